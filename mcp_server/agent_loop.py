@@ -29,6 +29,7 @@ from mcp_server.pressure import pressure
 from mcp_server.relevance.chunks import LiveChunk, as_shown
 from mcp_server.relevance.live_set import Lookups, live_set
 from mcp_server.settings import Settings
+from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact
 
 Message = Mapping[str, Any]
@@ -181,10 +182,8 @@ def note_of(turns: Mapping[int, Turn], cold: Sequence[LiveChunk], most: int, cou
     lines = []
     for chunk in newest:
         turn = turns.get(chunk.turn)
-        words = " ".join(
-            ((turn.content if chunk.part == 0 else f"[tool:{chunk.name}]") if turn else chunk.name).split()
-        )
-        lines.append(f"- {chunk.id}: {words[:60]}")
+        words = (turn.content if chunk.part == 0 else f"[tool:{chunk.name}]") if turn else chunk.name
+        lines.append(f"- {chunk.id}: {clipped(words, 60)}")
     for named in range(len(lines), -1, -1):
         more = [f"- {'and ' if named else ''}{len(cold) - named} {'more' if named else 'pieces'}"]
         note = "\n".join([NOTE, *lines[:named], *(more if len(cold) > named else [])])
@@ -334,7 +333,8 @@ class ContextLoop:
         trigger = self._memory.settings.context.compaction_trigger_pct
         around = before - self._own_count(matched.messages)
         target = max(0, int(trigger * self._max_tokens) - 1 - around - self._note_tokens)
-        if self._live_tokens(matched) > target:
+        chunks = [chunk for parts in matched.chunks.values() for chunk in parts.values()]
+        if sum(chunk.tokens for chunk in chunks if chunk.form != "cold") > target:
             memory = self._scaled(around)
             async with memory.locks.transcript(self._session):
                 lookups = Lookups(memory, self._session, list(matched.turns.values()))
@@ -425,11 +425,6 @@ class ContextLoop:
         note = note_of(matched.turns, cold, self._note_tokens, self._memory.tokens.count)
         return mirrored(
             matched.messages, matched.numbers, matched.turns, matched.chunks, self._originals, self._handed or {}, note
-        )
-
-    def _live_tokens(self, matched: _Matched) -> int:
-        return sum(
-            chunk.tokens for parts in matched.chunks.values() for chunk in parts.values() if chunk.form != "cold"
         )
 
     async def _tokens(self, messages: Sequence[Message]) -> int:

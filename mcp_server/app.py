@@ -34,7 +34,7 @@ from mcp_server.history import committing
 from mcp_server.home import resolve_workspace, team_address, user_home
 from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
-from mcp_server.llm.providers import KEYS, Chosen, choose
+from mcp_server.llm.providers import KEYS, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.relevance.advisor_items import read_lexicon
 from mcp_server.settings import MACHINE_FILE, Settings
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from mcp_server.context.inputs import LeftOff
     from mcp_server.conversations.observe import ContextChunk
     from mcp_server.embed import Embedder
-    from mcp_server.llm import Llm, Purpose
+    from mcp_server.llm import Llm
     from mcp_server.model import Turn
     from mcp_server.relevance.advisor_items import Lexicon
     from mcp_server.storage import ports
@@ -109,14 +109,21 @@ async def open_memory(
             root = resolve_workspace(workspace, environ)
             parts = await _folder_parts(root, environ, problems, now, if_missing, stack)
         settings, files, state = parts.settings, parts.files, parts.state
-        wanted = _wanted_embedder(settings, environ)
+        knobs = settings.search
+        wanted = embed.Wanted(
+            knobs.embedder,
+            knobs.embedding_model,
+            knobs.embedding_dimensions,
+            knobs.embedding_url,
+            environ.get(KEYS["openai"]),
+        )
         loaded, missing = (embedder, None) if embedder is not None else load(wanted)
         problems += [missing] if missing else []
         index = parts.index(loaded, wanted.name, wanted.length)
         stack.push_async_callback(_closed, index)
         timezone = await run_sync(timezone_of, settings)
         local_date = partial(local_day, ZoneInfo(timezone))
-        chosen = _providers(settings, environ)
+        chosen = choose(settings, environ)
         problems += [chosen.problem] if chosen.problem else []
         if llm is None and chosen.large and chosen.small:
             ledger = LlmLedger(state)
@@ -147,7 +154,7 @@ async def open_memory(
             new_id=new_id or (lambda: f"ses_{secrets.token_hex(6)}"),
             timezone=timezone,
             local_date=local_date,
-            templates=_template,
+            templates=lambda name: resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8"),
             recognizer=_recognizer,
             llm=llm,
             startup_problems=(*problems, *settings.problems),
@@ -345,49 +352,12 @@ async def _embeddings_entered(memory: Memory) -> None:
         await metered.enter_embeddings(memory)
 
 
-def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wanted:
-    """Returns the embedder in the settings, with its key from the environment."""
-    knobs = settings.search
-    return embed.Wanted(
-        knobs.embedder,
-        knobs.embedding_model,
-        knobs.embedding_dimensions,
-        knobs.embedding_url,
-        environ.get(KEYS["openai"]),
-    )
-
-
-def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
-    """Returns the LLM in the settings, with its key from the environment."""
-    knobs = settings.llm
-    own: dict[Purpose, str | None] = {
-        "gate": settings.watchers.gate_model,
-        "commit message": settings.git.commit_message_model,
-    }
-    variable = knobs.key_variable or KEYS.get(knobs.provider, "")
-    return choose(
-        knobs.provider,
-        model=knobs.model,
-        small_model=knobs.small_model,
-        base_url=knobs.base_url,
-        key_variable=variable,
-        key=environ.get(variable),
-        retries=knobs.retries,
-        own={purpose: model for purpose, model in own.items() if model},
-    )
-
-
 @cache
 def _recognizer() -> Model:
     """Returns the recognizer's model, which is loaded once. One caller loads it while the others wait: 16 at once took
     29 s and 1.4 GB."""
     with _LOADING:
         return recognizer()
-
-
-def _template(name: str) -> str:
-    """Returns the text of an LLM template, a file in the package `prompts`."""
-    return resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
 async def _closed(port: LocalState | ports.Index) -> None:
@@ -496,13 +466,9 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
 
     worker_environ = environ if memory.disk.here else None  # a worker process opens a folder
 
-    async def keep_knowledge(memory: Memory) -> None:
-        await keep_extracted(memory, worker_environ)
-
-    async def keep_jobs(memory: Memory) -> None:
-        await keep_schedule(memory, JOBS, worker_environ)
-
-    duties = [attend, *DUTIES, keep_knowledge, keep_topic_times, keep_jobs]
+    keep_knowledge = partial(keep_extracted, environ=worker_environ)
+    keep_jobs = partial(keep_schedule, jobs=JOBS, environ=worker_environ)
+    duties: list[maintainer.Duty] = [attend, *DUTIES, keep_knowledge, keep_topic_times, keep_jobs]
     if not memory.disk.here:  # no hooks of clients, and no repository of its own
         duties = [duty for duty in duties if duty not in (attend, keep_committed)] + [keep_exported]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []

@@ -8,8 +8,7 @@ for `status` and `doctor`.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from mcp_server.storage.files import SETTINGS, Files
 from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.values import LOCAL
 from mcp_server.text.markdown import load
+from mcp_server.text.prose import did_you_mean
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"
@@ -113,8 +113,7 @@ def _choose(
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f" (there are {', '.join(known)})"
+    return did_you_mean(name, known) or f" (there are {', '.join(known)})"
 
 
 @cache
@@ -161,21 +160,21 @@ def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
     A broken file gives the defaults, and `problems` says so.
     """
     problems: list[str] = []
-    machine = _document(root, MACHINE_FILE, problems)
+    machine = _document((root / MACHINE_FILE).read_text, MACHINE_FILE, problems)
     if machine and read_settings({}, {}, SETTINGS, machine) != Settings() and ask_git(root, "ls-files", "--", LOCAL):
         machine = {}
         problems.append(
             f"git tracks {MACHINE_FILE}, so it may come from another machine and is ignored; look at it, then run "
             f"`git -C {root} rm -r --cached {LOCAL}` and commit"
         )
-    chosen = read_settings(_document(root, SETTINGS, problems), environ, SETTINGS, machine)
+    chosen = read_settings(_document((root / SETTINGS).read_text, SETTINGS, problems), environ, SETTINGS, machine)
     return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
 
 
-def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
-    """Returns the fields of a settings file; none if it is missing or broken."""
+def _document(read: Callable[[str], str], path: str, problems: list[str]) -> Mapping[str, object]:
+    """Returns the fields of the settings file that `read` returns as UTF-8; none if it is missing or broken."""
     try:
-        return load((root / path).read_text("utf-8"), path)
+        return load(read("utf-8"), path)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, Invalid) as error:
@@ -186,11 +185,7 @@ def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object
 def team_settings(files: Files, environ: Mapping[str, str]) -> Settings:
     """Returns the settings of a team's memory. Those of a machine come from the environment only."""
     problems: list[str] = []
-    document: Mapping[str, object] = {}
-    try:
-        document = load(files.text_or_none(SETTINGS) or "", SETTINGS)
-    except Invalid as error:
-        problems.append(f"{SETTINGS} cannot be read ({error}); its settings have their defaults until you correct it")
+    document = _document(lambda _: files.text_or_none(SETTINGS) or "", SETTINGS, problems)
     chosen = read_settings(document, environ, SETTINGS, {})
     return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
 

@@ -50,7 +50,7 @@ SHOWN: dict[str, Check] = {
     ),
     "prune --strategy compact --session SESSION --apply": (
         "prune compact",
-        lambda data: data["tokens_after"] <= data["tokens_before"],
+        lambda data: data["after"] <= data["before"],
     ),
     "prune --strategy compact": ("prune compact", lambda data: data["dry_run"] is True),
     "session drops --recoverable": ("in cold storage", lambda data: data["records"] > 0 and data["list"][0]["content"]),

@@ -75,7 +75,7 @@ def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path, mo
     (proposal,) = json.loads(run("approve", "--json"))["proposals"]
     chunk = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
     run("search", "ladder")  # the index knows what was written by hand
-    values = {"CHUNK": chunk, "PROPOSAL": proposal["id"], "OLD": "boats"}
+    values = {"CHUNK": chunk, "PROPOSAL": proposal["proposal"]["id"], "OLD": "boats"}
     changed: dict[str, list[str]] = {}
     before = held(workspace)
     for command in COMMANDS:

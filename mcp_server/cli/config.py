@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 from typing import Any
 
@@ -17,6 +16,7 @@ from mcp_server.memory import Memory
 from mcp_server.settings import MACHINE_FILE, SECTIONS, belongs_to_machine, knobs, sections_of
 from mcp_server.storage.files import SETTINGS
 from mcp_server.text.markdown import yaml_line
+from mcp_server.text.prose import did_you_mean
 
 
 @shell.group(
@@ -94,8 +94,7 @@ def _names() -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*_names(), *SECTIONS], n=1)
-    return f"no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else " (config get lists them)")
+    return f"no setting {name!r}" + (did_you_mean(name, [*_names(), *SECTIONS]) or " (config get lists them)")
 
 
 def _check(name: str, value: object) -> None:

@@ -6,7 +6,6 @@ The module of a command is imported when the command is called, so that `--help`
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import logging
@@ -99,8 +98,9 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            from mcp_server.text.prose import did_you_mean
+
+            ctx.fail(f"no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

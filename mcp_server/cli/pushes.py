@@ -19,7 +19,7 @@ from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import Project
 from mcp_server.storage import logs
-from mcp_server.text.prose import counted
+from mcp_server.text.prose import clipped, counted
 
 LOOKED_BACK = 5_000
 """Lines of the log that are searched."""
@@ -124,9 +124,9 @@ def _list(title: str, records: list[dict[str, Any]]) -> None:
 
 def _line(record: Mapping[str, Any]) -> str:
     """Returns the time, the prompt, and what was added and why, in one line."""
-    said = " ".join(str(record.get("prompt") or record.get("event")).split())
+    said = clipped(str(record.get("prompt") or record.get("event")), 60)
     tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
-    return f"{_when(record)}  {said[:60]}  — {tokens}{_reason(record)}"
+    return f"{_when(record)}  {said}  — {tokens}{_reason(record)}"
 
 
 def _reason(record: Mapping[str, Any]) -> str:

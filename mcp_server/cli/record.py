@@ -12,13 +12,12 @@ from typing import Any, cast, get_args
 import anyio
 import click
 
-from mcp_server.app import catch_up, export_memory
-from mcp_server.app import import_memory as import_whole
+from mcp_server.app import catch_up, export_memory, import_memory
 from mcp_server.cli import shell
 from mcp_server.cli.install import import_and_read
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.importers.imported import Format, ImportReport
-from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
+from mcp_server.clients.importers.whole_memory import is_export
 from mcp_server.context import briefs
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid
@@ -45,35 +44,25 @@ FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memor
 )
 @click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
 @click.option("--anew", is_flag=True, help="Also read files that have not changed since they were imported.")
-@click.option("--merge", is_flag=True, help="An export: add the conversations and files that are missing here.")
-def import_command(
-    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, merge: bool
-) -> None:
+def import_command(path: Path, format_name: str, project: str | None, name: str | None, anew: bool) -> None:
     """Import a file or a folder: conversations, notes, or what `export` wrote.
 
     A second import of conversations or notes adds only what is new. An export becomes a whole memory, with its state
-    and history, so the memory here must be empty; with --merge only its conversations and files are added.
+    and history, so the memory here must be empty.
     """
-    if format_name in ("auto", "memory") and not merge and is_export(path, whole=True):
+    if format_name == "memory" or (format_name == "auto" and is_export(path)):
         with shell.progress("Importing"):
-            imported = anyio.run(import_whole, shell.chosen_workspace(), os.environ, path)
+            imported = anyio.run(import_memory, shell.chosen_workspace(), os.environ, path)
         shell.with_memory(catch_up, title="Indexing")
         shell.print_result(imported, imported.markdown)
         return
-
-    async def restore(memory: Memory) -> Restored:
-        restored = await import_memory(memory, path)
-        await catch_up(memory)
-        return restored
+    if format_name == "auto" and shell.memory_exists(path):
+        raise Invalid(f"{path} is the folder of a memory: import what `export` writes of it, or give its --format")
 
     async def read(memory: Memory) -> tuple[ImportReport, list[str]]:
         chosen = None if format_name == "auto" else cast(Format, format_name)
         return await import_and_read(memory, os.environ, path, kind=chosen, project=project, name=name, anew=anew)
 
-    if format_name == "memory" or (format_name == "auto" and is_export(path)):
-        restored = shell.with_memory(restore, if_missing="create", title="Importing")
-        shell.print_result(restored, restored.markdown)
-        return
     report, learned = shell.with_memory(read, if_missing="create")
     shell.print_result(report, "\n".join((report.markdown, *learned)))
     if report.nothing_read:

@@ -86,11 +86,11 @@ def folder() -> Path:
     return resolve_workspace(chosen_workspace(), os.environ)
 
 
-def memory_exists() -> bool:
-    """Returns whether the command's folder is a workspace."""
+def memory_exists(place: Path | None = None) -> bool:
+    """Returns whether a folder is a workspace, by default the command's folder."""
     from mcp_server.storage.local.folders import is_workspace
 
-    return is_workspace(folder())
+    return is_workspace(place or folder())
 
 
 def caller() -> Caller:

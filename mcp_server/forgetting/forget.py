@@ -67,34 +67,6 @@ class Receipt:
     def nothing(self) -> bool:
         return not self.copies and not self.state_rows and not self.history.commits and not self.versions
 
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "id": self.id,
-            "done": self.done,
-            "copies": [
-                {
-                    "path": copy.path,
-                    "renamed": copy.new_path,
-                    "places": [{"line": place.line, "what": place.what} for place in copy.places],
-                    "stuck": copy.stuck,
-                }
-                for copy in self.copies
-            ],
-            "state_rows": self.state_rows,
-            "git": {
-                "commits": self.history.commits,
-                "since": self.history.since,
-                "at": self.history.at.isoformat() if self.history.at else None,
-                "remotes": list(self.history.remotes),
-                "rewritten": self.rewritten,
-                "backup": self.backup,
-                "commit": self.commit,
-            },
-            "versions": self.versions,
-            "similar": list(self.similar),
-            "left": list(self.left),
-        }
-
 
 async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
     """Returns every copy and what would happen to it. Writes nothing.

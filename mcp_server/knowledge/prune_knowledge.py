@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from anyio.to_thread import run_sync
 
@@ -97,26 +97,6 @@ class Pruned:
     def changes(self) -> bool:
         """Returns whether anything leaves or gets shorter."""
         return any(one.fate != "keep" for one in self.fates)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
-        fates: tuple[Fate, ...] = ("gone", "fading", "keep")
-        names = ("id", "what", "why", "tokens", "after")
-        listed: dict[str, Any] = {
-            fate: [{name: getattr(one, name) for name in names} for one in self.of_fate(fate)] for fate in fates
-        }
-        return {
-            "strategy": self.strategy,
-            "dry_run": self.dry_run,
-            "session": self.session,
-            "of": self.of,
-            "tokens_before": self.before,
-            "tokens_after": self.after,
-            "limit": self.limit,
-            **listed,
-            "notes": list(self.notes),
-            "undo": list(self.undo),
-        }
 
     @property
     def markdown(self) -> str:

@@ -133,22 +133,6 @@ class Waiting:
         """Returns a hash of what the user sees of this change."""
         return hash_of(f"{self.proposal.id}\n{self.changed}\n{self.diff}") or ""
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns JSON values."""
-        proposal = self.proposal
-        return {
-            "id": proposal.id,
-            "at": proposal.at.isoformat(),
-            "path": proposal.path,
-            "by": proposal.by,
-            "session": proposal.session,
-            "action": proposal.fact.get("action"),
-            "content": proposal.fact.get("content"),
-            "diff": self.diff,
-            "changed": self.changed,
-            "problem": self.problem,
-        }
-
 
 async def waiting(memory: Memory, number: str | None = None) -> list[Waiting]:
     """Returns the proposals, oldest first, or only the one with the id `number`. Raises NotFound with all ids."""

@@ -6,6 +6,7 @@ survives a crash and every process can add to it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import secrets
@@ -28,6 +29,7 @@ from mcp_server.storage import logs
 from mcp_server.storage.files import Files
 from mcp_server.storage.llm_ledger import EMBEDDING, LlmLedger, Spent
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact
 
 log = logging.getLogger(__name__)
@@ -113,9 +115,21 @@ class MeteredLlm:
             outcome, error = "empty" if outcome == "empty" else "failed", _said(failed, prompt)
             raise LlmUnavailable(error) from None
         finally:
-            seconds = perf_counter() - started
-            with anyio.CancelScope(shield=True):
-                await self._enter(now, day, call, purpose, provider.model, spent, outcome, error, seconds)
+            line = {
+                "at": now.isoformat(),
+                "purpose": purpose,
+                "model": provider.model,
+                "outcome": outcome,
+                "input_tokens": spent.input_tokens,
+                "output_tokens": spent.output_tokens,
+                "usd": spent.usd,
+                "ms": round((perf_counter() - started) * 1000),
+                **({"error": error} if error else {}),
+            }
+            # If the call cannot be recorded, the caller still gets the answer.
+            with anyio.CancelScope(shield=True), contextlib.suppress(OSError, ContextManagerError):
+                await self.ledger.enter(day, call, purpose, spent)
+                await run_sync(partial(logs.append, self.files, "llm", line))
         return completion.text
 
     async def _reserve(self, day: str, call: str, provider: Provider, most: Completion, now: datetime) -> None:
@@ -142,36 +156,6 @@ class MeteredLlm:
         came, went = done.input_tokens or 0, done.output_tokens or 0
         return Spent(1, 0, came, went, round((came * prices[0] + went * prices[1]) / 1e6, 9))
 
-    async def _enter(
-        self,
-        now: datetime,
-        day: str,
-        call: str,
-        purpose: Purpose,
-        model: str,
-        spent: Spent,
-        outcome: str,
-        error: str,
-        took: float,
-    ) -> None:
-        """Records the call in ledger and log. If that fails, the caller still gets the answer."""
-        line = {
-            "at": now.isoformat(),
-            "purpose": purpose,
-            "model": model,
-            "outcome": outcome,
-            "input_tokens": spent.input_tokens,
-            "output_tokens": spent.output_tokens,
-            "usd": spent.usd,
-            "ms": round(took * 1000),
-            **({"error": error} if error else {}),
-        }
-        try:
-            await self.ledger.enter(day, call, purpose, spent)
-            await run_sync(partial(logs.append, self.files, "llm", line))
-        except (OSError, ContextManagerError):
-            return
-
 
 def _tokens(text: str) -> int:
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_A_TOKEN)
@@ -189,11 +173,9 @@ def _counted(done: Completion, most: Completion) -> Completion:
 def _said(error: Exception, prompt: str) -> str:
     """Returns the error on one line without secrets; if an endpoint quotes the prompt, only that it does."""
     said = str(error) or type(error).__name__
-    quoted = any(said[start : start + ECHO] in prompt for start in range(0, len(said) - ECHO, 4))
-    if quoted:
+    if any(said[start : start + ECHO] in prompt for start in range(0, len(said) - ECHO, 4)):
         return "the endpoint refused it, and quoted what it was asked"
-    line = " ".join(neutralise(redact(said).text).split())
-    return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 1] + "…"
+    return clipped(neutralise(redact(said).text), LONGEST_ERROR)
 
 
 _TOMORROW = "until tomorrow what needs none goes on"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from anyio.to_thread import run_sync
 
 from mcp_server.endpoints import PLAIN, careful
 from mcp_server.errors import Unavailable
 from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
+from mcp_server.settings import Settings
 
 MOST_BYTES = 4_000_000
 """Bytes of an answer: the longest that is requested has some ten thousand."""
@@ -25,8 +26,6 @@ MOST_TOKENS = 100_000_000
 
 NO_KEY = "none"
 """The key for endpoints without one: the package requires a value."""
-
-Name = Literal["none", "anthropic", "openai"]
 
 KEYS: Mapping[str, str] = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 """The default variable of each provider's key."""
@@ -148,33 +147,31 @@ class Chosen:
     own: Mapping[Purpose, Provider] = field(default_factory=dict)
 
 
-def choose(
-    name: Name,
-    *,
-    model: str | None,
-    small_model: str | None,
-    base_url: str | None,
-    key_variable: str,
-    key: str | None,
-    retries: int,
-    own: Mapping[Purpose, str] | None = None,
-) -> Chosen:
-    """Returns the models of a provider; `key` is the value of the variable `key_variable`."""
+def choose(settings: Settings, environ: Mapping[str, str]) -> Chosen:
+    """Returns the models in the settings, with their key from the environment."""
+    knobs, name = settings.llm, settings.llm.provider
     if name == "none":
         return Chosen()
     without = "everything works without one, a little less well"
     if importlib.util.find_spec(name) is None:
         how = f"pip install 'context-manager-mcp[{name}]'"
         return Chosen(problem=f"llm.provider is {name}, whose package is missing ({how}); {without}")
-    if not key and not (name == "openai" and base_url):
-        return Chosen(problem=f"llm.provider is {name}, and no key is in ${key_variable}; {without}")
-    large, small = (given or known for given, known in zip((model, small_model), MODELS[name], strict=True))
+    variable = knobs.key_variable or KEYS[name]
+    key = environ.get(variable)
+    if not key and not (name == "openai" and knobs.base_url):
+        return Chosen(problem=f"llm.provider is {name}, and no key is in ${variable}; {without}")
+    given = (knobs.model, knobs.small_model)
+    large, small = (chosen or known for chosen, known in zip(given, MODELS[name], strict=True))
     if not large:
         return Chosen(problem=f"llm.provider is {name}, and llm.model names no model; {without}")
     kind = AnthropicProvider if name == "anthropic" else OpenAIProvider
 
-    def provider(chosen: str) -> Provider:
-        return kind(chosen, key or NO_KEY, base_url, retries)
+    def provider(model: str) -> Provider:
+        return kind(model, key or NO_KEY, knobs.base_url, knobs.retries)
 
-    models = {purpose: provider(one) for purpose, one in (own or {}).items()}
+    own: dict[Purpose, str | None] = {
+        "gate": settings.watchers.gate_model,
+        "commit message": settings.git.commit_message_model,
+    }
+    models = {purpose: provider(model) for purpose, model in own.items() if model}
     return Chosen(provider(large), provider(small or large), own=models)

@@ -340,12 +340,16 @@ class Gate:
         if ctx.method not in AUDITED:
             return
         params = ctx.session.client_params
+        # Without targets in the caller's own memory, and without the first words of a conversation, which are in the
+        # name of its transcript.
+        shared = (target for target in _targets(ctx.params or {}, result) if not target.startswith(OWN))
+        shown = (_TRANSCRIPT.sub(r"\1-\2", target)[:LONGEST_TARGET] for target in shared)
         entry = AuditEntry(
             at=datetime.now(UTC),
             principal=call.principal.id,
             client=params.client_info.name[:100] if params else "",
             action=f"{ctx.method} {_named(ctx)}".strip()[:100],
-            targets=_shown_targets(ctx.params or {}, result),
+            targets=list(dict.fromkeys(shown))[:MOST_TARGETS],
             outcome=outcome,
         )
         try:
@@ -394,11 +398,3 @@ def _targets(params: Mapping[str, Any], result: HandlerResult) -> Iterator[str]:
     for block in result.get("content") or ():
         if isinstance(block, dict) and (found := _SESSION.match(str(block.get("text", "")))):
             yield found[1]
-
-
-def _shown_targets(params: Mapping[str, Any], result: HandlerResult) -> list[str]:
-    """Returns the targets for the audit log: not those in the caller's own memory, and without the first words of a
-    conversation, which are in the name of its transcript."""
-    shared = (target for target in _targets(params, result) if not target.startswith(OWN))
-    shown = (_TRANSCRIPT.sub(r"\1-\2", target)[:LONGEST_TARGET] for target in shared)
-    return list(dict.fromkeys(shown))[:MOST_TARGETS]

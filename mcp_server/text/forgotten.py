@@ -342,15 +342,12 @@ def _cut_into_words(text: str) -> tuple[list[int], list[int], list[int], str]:
     parts: list[str] = []
     word = _SPACED_WORD if text.isascii() or not _ANY_CJK.search(text) else _WORD
     for match in word.finditer(text):
-        folded = _folded(match.group())
+        said = match.group()
+        folded = said.lower() if said.isascii() else "".join(c for c in fold(said) if c.isalnum())
+        folded = folded.replace("dj", "d")  # file names write đ so
         if folded:
             starts.append(match.start())
             ends.append(match.end())
             offsets.append(offsets[-1] + len(folded))
             parts.append(folded)
     return starts, ends, offsets, "".join(parts)
-
-
-def _folded(word: str) -> str:
-    folded = word.lower() if word.isascii() else "".join(c for c in fold(word) if c.isalnum())
-    return folded.replace("dj", "d")  # file names write đ so

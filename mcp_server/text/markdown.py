@@ -43,7 +43,12 @@ def yaml_line(value: object) -> str:
 def json_line(value: object, *, spaced: bool = False) -> str:
     """Returns `value` as JSON on one line that is valid UTF-8 and safe inside an HTML comment."""
     separators = (", ", ": ") if spaced else (",", ":")
-    text = json.dumps(value, ensure_ascii=False, separators=separators, default=_other)
+    text = json.dumps(
+        value,
+        ensure_ascii=False,
+        separators=separators,
+        default=lambda other: moment_text(other) if isinstance(other, datetime) else str(other),
+    )
     return _UNWRITABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
@@ -89,10 +94,6 @@ def moment_of_field(value: object) -> datetime | None:
 def to_utc(moment: datetime) -> datetime:
     """Returns the same time in UTC; one without a zone is taken as UTC."""
     return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _other(value: object) -> str:
-    return moment_text(value) if isinstance(value, datetime) else str(value)
 
 
 LONGEST = 1_000_000

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead, Turn
+from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead
 from mcp_server.text.dates import written
 from mcp_server.text.entries import DERIVED, STATE, is_derived, is_state, without_sources
 from mcp_server.text.markdown import Section, as_shown, moment_of_field, sections, without_comments
@@ -99,7 +98,8 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
         title = " › ".join(trail if not name or name in trail[:1] else [name, *trail])
         whole = partial(Passage, path=path, title=title, category=category_of(path), project=project_of(path))
         for line, text in derived:
-            day = _day_of(text) or moment_of_field(_date_in_name(path)) or at
+            dated = DERIVED.match(text)
+            day = moment_of_field(dated[1] if dated else None) or moment_of_field(_date_in_name(path)) or at
             unit = f"{path}#{line}"
             passages.append(whole(unit=unit, part=0, ordinal=ordinal, start=line, end=line, text=text, at=day))
             ordinal += 1
@@ -125,12 +125,6 @@ def _apart(section: Section) -> tuple[str, int, Sequence[tuple[int, str]]]:
     return "\n".join(own) if says_more else "", first, derived
 
 
-def _day_of(line: str) -> datetime | None:
-    """Returns the day at the beginning of a derived line."""
-    found = DERIVED.match(line)
-    return moment_of_field(found[1]) if found and found[1] else None
-
-
 def of_turns(
     path: str, head: TranscriptHead, turns: Iterable[PlacedTurn], first_ordinal: int = 0
 ) -> tuple[Passage, ...]:
@@ -145,7 +139,8 @@ def of_turns(
 def _of_turn(path: str, head: TranscriptHead, placed: PlacedTurn, ordinal: int) -> Iterator[Passage]:
     turn = placed.turn
     parts = list(split(turn.content, placed.content_line))
-    beside = _beside(turn)
+    calls = [f"[{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "") for call in turn.tool_calls]
+    beside = "\n".join(calls + [f"[attachment] {path}" for path in turn.attachments])
     if parts and len(parts[-1][2]) + len(beside) < PART * STRETCH:
         start, end, text = parts[-1]
         parts[-1] = (start, end, f"{text}\n{beside}" if beside else text)
@@ -170,12 +165,6 @@ def _of_turn(path: str, head: TranscriptHead, placed: PlacedTurn, ordinal: int) 
             speaker=turn.name or "",
             at=turn.at,
         )
-
-
-def _beside(turn: Turn) -> str:
-    """Returns the tool calls and attachments of a turn, one a line, so that search finds them."""
-    calls = [f"[{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "") for call in turn.tool_calls]
-    return "\n".join(calls + [f"[attachment] {path}" for path in turn.attachments])
 
 
 def split(text: str, first_line: int = 1, size: int = PART) -> Iterator[tuple[int, int, str]]:

@@ -169,12 +169,6 @@ def _by_rules(text: str, windows: list[tuple[int, int]]) -> Iterator[SecretSpan]
                     yield SecretSpan(kind, first, rest.end() if rest else last)
 
 
-def _lower_case(text: str) -> str:
-    """Returns the text in lower case and at the same length: `İ` would become two characters."""
-    lower = text.lower()
-    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-
-
 @cache
 def _pattern(source: str) -> re.Pattern[str]:
     """Returns the pattern of a form, compiled on first use, which keeps the start fast. A match must not begin inside a
@@ -355,7 +349,9 @@ _CODE = re.compile(r"^[A-Za-z_][\w.]*(?:[(\[].*|(?:\.[A-Za-z_]\w*)+)$|^[A-Za-z_]
 
 
 def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
-    lower = _lower_case(shown)
+    lower = shown.lower()
+    if len(lower) != len(shown):  # `İ` became two characters
+        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in shown)
     for match in (*_near(_NAMES, _ASSIGNED, lower, shown, 40), *_near(_COMMANDS, _GIVEN, lower, shown, 420)):
         groups = match.groupdict()
         prose = (groups.get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je", "lautet"}

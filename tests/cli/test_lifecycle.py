@@ -42,7 +42,7 @@ def test_condensing_and_archiving_say_what_they_did(run: Run, workspace: Path) -
     assert journal.exists()
     assert "bring back: recover" in run("prune", path, "--apply")
     assert (workspace / "archive/journal" / journal.name).exists()
-    assert json.loads(run("prune", "--strategy", "files", "--json"))["gone"] == []
+    assert json.loads(run("prune", "--strategy", "files", "--json"))["fates"] == []
     assert "PATH takes no" in run("prune", path, "--strategy", "memory", code=2)
 
 

@@ -52,10 +52,10 @@ def test_a_compaction_is_shown_and_then_applied(said: Run, workspace: Path) -> N
 def test_a_program_gets_everything(said: Run) -> None:
     looked = json.loads(said("prune", "--strategy", "compact", "--target", "5", "--json"))
     assert (looked["strategy"], looked["dry_run"], looked["session"]) == ("compact", True, "s")
-    assert looked["tokens_after"] < looked["tokens_before"]
-    assert {"id", "what", "why", "tokens", "after"} == set(looked["gone"][0])
+    assert looked["after"] < looked["before"]
+    assert {"id", "what", "fate", "why", "tokens", "after"} == set(looked["fates"][0])
     done = json.loads(said("prune", "--strategy", "compact", "--target", "5", "--apply", "--json"))
-    assert set(done["undo"]) == {one["id"] for one in done["gone"] + done["fading"]}
+    assert set(done["undo"]) == {one["id"] for one in done["fates"] if one["fate"] != "keep"}
 
 
 @pytest.mark.parametrize("strategy", ["auto", "advisor", "clarity", "compact", "memory", "files"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,19 +46,13 @@ def test_an_export_is_imported_into_a_new_memory_whole(
     assert {path: theirs.get(path) for path in ours if not path.startswith("scratch/")} == ours
     assert main([*here, "import", str(target)]) == 1
     assert b"is not empty" in capsysbinary.readouterr().err
-    assert main([*here, "import", str(target), "--merge", "--json"]) == 0
-    again = json.loads(capsysbinary.readouterr().out)
-    assert (again["new"], again["kept"]) == (0, [])
 
 
-def test_what_differs_here_stays_and_is_named(filled: Run, workspace: Path, tmp_path: Path) -> None:
-    filled("export", str(tmp_path / "memory.zip"))
-    user = workspace / "knowledge/identity/USER.md"
-    user.write_text("# Ana\n\nShe sold the bees.\n")
-    assert "kept as it is here, the export differs: knowledge/identity/USER.md" in filled(
-        "import", str(tmp_path / "memory.zip"), "--merge"
-    )
-    assert "sold" in user.read_text()
+def test_only_what_export_wrote_becomes_a_memory(filled: Run, workspace: Path, tmp_path: Path) -> None:
+    assert "import what `export` writes of it" in filled("import", str(workspace), code=1)
+    (tmp_path / "notes.txt").write_text("no export")
+    for path in (workspace, tmp_path / "notes.txt"):
+        assert "cannot be read" in filled("import", str(path), "--format", "memory", code=1)
 
 
 def test_nothing_is_written_over_or_into_the_memory_itself(filled: Run, workspace: Path, tmp_path: Path) -> None:
@@ -68,20 +61,3 @@ def test_nothing_is_written_over_or_into_the_memory_itself(filled: Run, workspac
     assert "lies in the memory itself" in filled("export", str(workspace / "copy"), code=1)
     assert "ends with .zip" in filled("export", str(tmp_path / "memory.tar.gz"), code=1)
     assert (tmp_path / "memory.zip").read_text() == "mine"
-
-
-def test_a_hostile_zip_writes_nothing_outside_of_the_memory(filled: Run, workspace: Path, tmp_path: Path) -> None:
-    hostile = tmp_path / "hostile.zip"
-    with zipfile.ZipFile(hostile, "w") as held:
-        held.write(workspace / "memory-config.yaml", "memory-config.yaml")
-        held.writestr("knowledge/../../outside.md", "x")
-        held.writestr("/etc/outside.md", "x")
-        held.writestr(".git/hooks/post-commit", "x")
-        held.writestr("raw/conversations/broken.md", b"\xff\xfe")
-    before = files_of(workspace)
-    said = json.loads(filled("import", str(hostile), "--json"))
-    assert said["refused"]
-    assert not (tmp_path / "outside.md").exists()
-    hook = workspace / ".git/hooks/post-commit"
-    assert not hook.exists() or hook.read_text() != "x"
-    assert {path: data for path, data in files_of(workspace).items() if path in before} == before

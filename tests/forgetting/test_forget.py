@@ -166,7 +166,7 @@ async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memo
         assert path in shown
     assert receipt.state_rows > 0
     assert receipt.history.commits or not isinstance(place, Path)
-    assert receipt.as_dict()["done"] is False
+    assert receipt.done is False
 
 
 async def test_conversations_and_pages_are_listed_before_copies_also_if_there_are_many(memory: Memory) -> None:

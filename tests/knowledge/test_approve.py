@@ -36,7 +36,7 @@ async def test_what_an_agent_writes_into_identity_waits_with_its_diff(memory: Me
     assert found.proposal.id == number
     assert found.proposal.by == "an-agent"
     assert "+- I like tea" in found.diff
-    assert found.as_dict()["path"] == USER
+    assert found.proposal.path == USER
 
 
 async def test_an_approved_change_is_written_and_waits_no_more(memory: Memory) -> None:

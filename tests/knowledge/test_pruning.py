@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcp_server.cli.shell import plain
 from mcp_server.knowledge.prune_knowledge import LISTED, Fated, Pruned
 
 FATES = (
@@ -37,7 +38,7 @@ def test_a_long_list_is_cut_for_people_and_whole_for_programs() -> None:
     many = tuple(Fated(f"c{n}", "x", "gone", "why", 1, 0) for n in range(LISTED + 7))
     pruned = Pruned("auto", True, "session s", many)
     assert "… and 7 more" in pruned.markdown
-    assert len(pruned.as_dict()["gone"]) == LISTED + 7
+    assert len(plain(pruned)["fates"]) == LISTED + 7
 
 
 def test_what_stands_in_it_cannot_pass_for_the_host() -> None:

@@ -11,7 +11,6 @@ imported. Projects (`projects.json`: instructions and documents) and memories (`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -181,12 +180,8 @@ def _branch(messages: list[Mapping[str, Any]], leaf: object) -> list[Mapping[str
 # ---------------------------------------------------------------- projects and memories
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A markdown file made from a project or from memories: its path below the import's folder, and its text."""
-
-    path: str
-    text: str
+Document = tuple[str, str]
+"""A markdown file made from a project or from memories: its path below the import's folder, and its text."""
 
 
 def project(item: object, place: int, known: dict[str, str]) -> Iterator[Document | Skipped]:
@@ -204,7 +199,7 @@ def project(item: object, place: int, known: dict[str, str]) -> Iterator[Documen
     known[str(item.get("uuid"))] = folder
     described, told = (as_text(item.get(key)).strip() for key in ("description", "prompt_template"))
     parts = [f"# {name}", described, f"## Instructions\n\n{told}" if told else ""]
-    yield Document(f"projects/{folder}/project.md", "\n\n".join(part for part in parts if part) + "\n")
+    yield f"projects/{folder}/project.md", "\n\n".join(part for part in parts if part) + "\n"
     taken = {"project"}
     docs = item.get("docs")
     for doc in docs if isinstance(docs, list) else ():
@@ -219,9 +214,7 @@ def project(item: object, place: int, known: dict[str, str]) -> Iterator[Documen
             number += 1
             stem = f"{wanted}-{number}"
         taken.add(stem)
-        yield Document(
-            f"projects/{folder}/{stem}.md", (text if text.startswith("#") else f"# {title}\n\n{text}") + "\n"
-        )
+        yield f"projects/{folder}/{stem}.md", (text if text.startswith("#") else f"# {title}\n\n{text}") + "\n"
     for key, value in item.items():
         if key != "docs" and isinstance(value, list):
             yield from [Skipped(name, f"{key} of a project")] * len(value)
@@ -234,12 +227,12 @@ def memories(item: object, place: int, known: Mapping[str, str]) -> Iterator[Doc
         return
     number = "" if place == 1 else f"-{place}"
     if text := as_text(item.get("conversations_memory")).strip():
-        yield Document(f"memories/conversations{number}.md", f"# What claude.ai remembers\n\n{text}\n")
+        yield f"memories/conversations{number}.md", f"# What claude.ai remembers\n\n{text}\n"
     for given, said in as_mapping(item.get("project_memories")).items():
         folder = known.get(str(given)) or slugify(str(given)) or "project"
         if text := as_text(said).strip():
             title = f"# What claude.ai remembers of the project {folder}"
-            yield Document(f"memories/projects/{folder}.md", f"{title}\n\n{text}\n")
+            yield f"memories/projects/{folder}.md", f"{title}\n\n{text}\n"
         else:
             yield Skipped(folder, "memory of a project without text")
     for key, value in item.items():

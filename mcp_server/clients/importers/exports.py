@@ -191,11 +191,6 @@ def holds_zips(path: Path) -> bool:
         return False
 
 
-def is_manifest(path: Path, head: str) -> bool:
-    """Returns True for the list of downloads that claude.ai sends instead of an export."""
-    return path.name.lower().startswith("manifest") and "https://" in head and SUFFIX in head
-
-
 def json_items(path: Path, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
     """Yields the items of the JSON array in a file, as `conversations` does."""
     return conversations(Part(str(path), 0, lambda: path.open("rb")), on_bytes)

@@ -105,7 +105,7 @@ def detect(path: Path) -> Format:
         raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
     if found := _by_marks(head):
         return found
-    if exports.is_manifest(path, head.decode("utf-8", "ignore")):
+    if path.name.lower().startswith("manifest") and b"https://" in head and exports.SUFFIX.encode() in head:
         raise Invalid(
             f"{path} is only a list of downloads: open it, save every file that it names into one folder, and import "
             "that folder"
@@ -258,8 +258,8 @@ class _Import:
             read = claude_ai.project if kind == "projects" else claude_ai.memories
             for item in await run_sync(lambda part: list(exports.conversations(part)), part):
                 counts[kind] += 1
-                for made in self.report.kept(read(item, counts[kind], known)):
-                    await self._write_file(DOCUMENTS, made.path, made.text.encode())
+                for relative, text in self.report.kept(read(item, counts[kind], known)):
+                    await self._write_file(DOCUMENTS, relative, text.encode())
 
     async def import_transcripts(self, adapter: Adapter) -> None:
         """Imports the transcripts of a client."""

@@ -9,7 +9,6 @@ memories have equal bytes, whatever engine stores them.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -20,19 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from anyio.to_thread import run_sync
-
-from mcp_server.conversations import sessions
-from mcp_server.errors import ContextManagerError, Invalid, Refused, Unavailable
-from mcp_server.history.committing import OURS, commit_changes
-from mcp_server.history.sync import take_in
-from mcp_server.memory import Memory
-from mcp_server.settings_file import default_document
-from mcp_server.storage.files import SETTINGS, is_untouched_template
+from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.storage.whole import EXPORT, PART_BYTES, TABLES, MovedFile, MovedHistory
-
-MOST_BYTES = 1 << 30
-"""The largest file of a zip that is merged, in bytes."""
 
 FORMAT = 1
 _STATE, _HISTORY, _FILES = (f"{EXPORT}/{name}" for name in ("state.jsonl", "history.bundle", "files.jsonl"))
@@ -61,41 +49,14 @@ class Imported:
         return f"{self.files:,} files, {self.bytes / 1e6:,.1f} MB, with state and history: {self.workspace}"
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """The result of importing an export: the number of new files, and of files that were the same here.
-
-    `kept` files differ here and were not changed. `refused` says which files were left out and why.
-    """
-
-    new: int
-    same: int
-    conversations: int
-    kept: tuple[str, ...]
-    refused: tuple[str, ...]
-    commits: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"format": "memory", **dataclasses.asdict(self)}
-
-    @property
-    def markdown(self) -> str:
-        lines = [f"{self.new:,} files imported, {self.conversations:,} conversations; {self.same:,} files are the same"]
-        lines += [f"- kept as it is here, the export differs: {path}" for path in self.kept]
-        lines += [f"- left out: {said}" for said in self.refused]
-        return "\n".join(lines)
-
-
-def is_export(path: Path, *, whole: bool = False) -> bool:
-    """Returns whether a folder or a zip is an export of a memory. With `whole`, its state must be in it too, which
-    exports of earlier versions and folders of workspaces do not have."""
-    needed = _FILES if whole else SETTINGS
+def is_export(path: Path) -> bool:
+    """Returns whether a folder or a zip is an export of a memory."""
     if path.is_dir():
-        return (path / needed).is_file() and (whole or (path / "raw").is_dir())
+        return (path / _FILES).is_file()
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as held:
-        return needed in held.namelist()
+        return _FILES in held.namelist()
 
 
 def check_free(target: Path, root: Path | None) -> None:
@@ -213,7 +174,10 @@ class Import:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._archive = None if path.is_dir() else zipfile.ZipFile(path)
+        try:
+            self._archive = None if path.is_dir() else zipfile.ZipFile(path)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise Unavailable(f"{path} cannot be read: {error}") from None
         first, *self._about = self._lines(_FILES)
         if first.get("format") != FORMAT or first.get("files") != len(self._about):
             raise Invalid(f"{path} is incomplete or of a newer version; export again, or update this program")
@@ -275,72 +239,3 @@ class Import:
             return (self._path / name).open("rb")
         except (OSError, KeyError, zipfile.BadZipFile) as error:
             raise Unavailable(f"{self._path}: {name} cannot be read: {error}") from None
-
-
-async def import_memory(memory: Memory, path: Path) -> Restored:
-    """Imports an export. Files that exist here with other content stay, except for templates that nobody filled in.
-
-    Raises Unavailable if the export cannot be read.
-    """
-    await sessions.ready(memory)
-    new, same, kept, refused = 0, 0, list[str](), list[str]()
-    async with memory.locks.files():
-        for name, data in await run_sync(lambda: list(_held(path, refused))):
-            try:
-                done = await run_sync(_import_file, memory, name, data)
-            except ContextManagerError as error:
-                refused.append(str(error))
-                continue
-            new, same = new + (done == "new"), same + (done == "same")
-            kept += [name] if done == "kept" else []
-    taken = await take_in(memory)
-    swept = await commit_changes(memory)
-    return Restored(new, same, taken, tuple(kept), tuple(refused), tuple(swept.commits))
-
-
-def _held(path: Path, refused: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yields the files of an export that belong to a memory; names the others in `refused`."""
-    try:
-        if path.is_dir():
-            for found in sorted(path.rglob("*")):
-                name = found.relative_to(path).as_posix()
-                if found.is_file() and not found.is_symlink() and _ours(name, refused):
-                    yield name, found.read_bytes()
-            return
-        with zipfile.ZipFile(path) as held:
-            for info in held.infolist():
-                if info.is_dir() or not _ours(info.filename, refused):
-                    continue
-                if info.file_size > MOST_BYTES:
-                    refused.append(f"{info.filename} is too large")
-                    continue
-                yield info.filename, held.read(info)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise Unavailable(f"{path} cannot be read: {error}") from None
-
-
-def _ours(name: str, refused: list[str]) -> bool:
-    if any(name == place or name.startswith(f"{place}/") for place in OURS):
-        return True
-    if not any(part.startswith(".") for part in name.split("/")):
-        refused.append(f"{name} is not a file of a memory")
-    return False
-
-
-def _import_file(memory: Memory, name: str, data: bytes) -> str:
-    if memory.files.exists(name):
-        here = memory.files.read_bytes(name)
-        if here == data:
-            return "same"
-        text = here.decode("utf-8", "replace")
-        if not (is_untouched_template(name, text) or (name == SETTINGS and text == default_document())):
-            return "kept"
-    try:
-        clean = memory.forgotten.document(name, data.decode("utf-8"))
-    except UnicodeDecodeError:  # an attachment
-        memory.files.write_bytes_atomic(name, data)
-        return "new"
-    if clean is None:
-        raise Refused(f"{name} was forgotten on request")
-    memory.files.write_atomic(name, clean)
-    return "new"

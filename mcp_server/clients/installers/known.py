@@ -5,7 +5,6 @@ The facts are from the clients' documentation (2026-11); those tried with the re
 
 from __future__ import annotations
 
-import difflib
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any, Literal
 from mcp_server.clients.adapters import codex, copilot, gemini, opencode
 from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter
 from mcp_server.errors import NotFound
+from mcp_server.text.prose import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +260,5 @@ def client_named(name: str) -> Client:
     wanted = _ALIASES.get(wanted, wanted)
     if wanted in known:
         return known[wanted]
-    near = difflib.get_close_matches(wanted, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    raise NotFound(f"no client {name!r} is known here; {hint}")
+    hint = did_you_mean(wanted, known) or f"; there are {', '.join(known)}"
+    raise NotFound(f"no client {name!r} is known here{hint}")

@@ -145,7 +145,7 @@ def check_empty(root: Path) -> None:
     if mine:
         raise Refused(
             f"the memory in {root} is not empty (it has {mine[0]}, for example): import into a new folder with "
-            "--workspace DIR, or add with --merge what is missing here"
+            "--workspace DIR"
         )
 
 

@@ -340,7 +340,7 @@ def _check_empty(connection: Connection, name: str) -> None:
             if not is_untouched_template(path, text):
                 raise Refused(
                     f"the memory {name} is not empty (it has {path}, for example): name a new one in the address with "
-                    "workspace=NAME, or add with --merge what is missing here"
+                    "workspace=NAME"
                 )
 
 

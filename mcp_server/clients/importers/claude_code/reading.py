@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -20,6 +19,7 @@ from mcp_server.clients.importers.claude_code.messages import TORN, lines
 from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads, ThreadTurn
 from mcp_server.clients.importers.imported import Skipped
 from mcp_server.text.redaction import redact
+from mcp_server.topics.topic import validated
 
 SUFFIX = ".jsonl"
 SUBAGENTS = "subagents"
@@ -130,14 +130,7 @@ class Cursor:
 
 def cursor_from(stored: object) -> Cursor:
     """Returns the cursor that `as_json` stored; for an invalid value, a cursor at the beginning."""
-    try:
-        given = dict(stored)  # type: ignore[call-overload]
-        given["at"] = datetime.fromisoformat(given["at"])
-        given["recent"], given["chains"] = tuple(given["recent"]), tuple(map(tuple, given["chains"]))
-        state = ReadingState(**{one.name: given.pop(one.name) for one in dataclass_fields(ReadingState)})
-        return Cursor(**given, state=state)
-    except (KeyError, TypeError, ValueError):
-        return Cursor()
+    return (isinstance(stored, dict) and validated(Cursor, {**stored, "state": stored})) or Cursor()
 
 
 @dataclass(frozen=True, slots=True)
