@@ -108,7 +108,8 @@ def test_claude_code_takes_it_and_installs_from_it(tmp_path: Path) -> None:
         return done.stdout
 
     program = claude()
-    assert "Validation passed" in run("plugin", "validate", str(ROOT))
+    for folder in (ROOT, ROOT / "plugin"):
+        assert "Validation passed" in run("plugin", "validate", str(folder))
     document = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text("utf-8"))
     name = f"{document['plugins'][0]['name']}@{document['name']}"
     said = re.findall(r"`claude (plugin [^`]+)`", (ROOT / "docs" / "packages.md").read_text("utf-8"))
