@@ -109,13 +109,6 @@ async def test_a_chat_with_an_assistant_works_alike(bench: Workbench, beam_folde
     assert set(report.scores) == {"overall", "macro", "information_extraction", "knowledge_update"}
 
 
-@pytest.mark.anyio
-async def test_a_data_set_without_questions_is_refused(bench: Workbench, tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text('[{"sample_id": "x", "conversation": {}, "qa": []}]')
-    with pytest.raises(Invalid, match="no conversations with questions"):
-        await measure_retrieval(bench, tmp_path / "talk.json")
-
-
 def test_made_up_conversations_are_the_same_each_time_and_as_many_as_asked() -> None:
     assert list(made_up_sessions(250)) == list(made_up_sessions(250))
     assert [len(session.turns) for session in made_up_sessions(250)] == [100, 100, 50]
@@ -241,6 +234,10 @@ def test_a_data_set_that_is_none_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "probing_questions.json").write_text("{")
     with pytest.raises(Invalid, match="not JSON"):
         conversations(tmp_path)
+    for name, text in (("talk.json", '[{"sample_id": "x", "conversation": {}, "qa": []}]'), ("note.md", "# Note")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(Invalid, match="no conversations with questions"):
+            conversations(tmp_path / name)
 
 
 TURN = KnownTurn("t1", "raw/a.md#1", "Ana: I only take window seats on trains.")
