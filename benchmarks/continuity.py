@@ -99,10 +99,10 @@ class ContinuityReport:
 
 
 async def measure_continuity(
-    bench: Workbench, paths: Sequence[Path], limit: int, weights: Path = SHIPPED
+    bench: Workbench, paths: Sequence[Path], limit: int, weights: Path = SHIPPED, further: Sequence[int] = FURTHER
 ) -> ContinuityReport:
-    """Measures the conversations of `paths`, the labeled ones with the recognizer of the file `weights`. Raises
-    NotFound or Invalid for a path that holds none."""
+    """Measures the conversations of `paths`, the labeled ones with the recognizer of the file `weights`, after each of
+    these numbers of `further` turns. Raises NotFound or Invalid for a path that holds none."""
     public = [one for path in paths if kind_of(path) for one in await run_sync(conversations, path)]
     labeled = [one for path in paths if not kind_of(path) for one in await run_sync(load, path)]
     found: dict[str, Pressure] = {}
@@ -114,7 +114,7 @@ async def measure_continuity(
     for place, working in enumerate(labeled):
         bench.show(len(public) + place, len(public) + len(labeled), working.name)
         other = public[place % len(public)] if public else None
-        await _continue(bench, working, other, weights, held, tokens)
+        await _continue(bench, working, other, weights, further, held, tokens)
     rows = [
         {"further": further, "text": text, "what": what, **share.as_dict(), "tokens": mean(tokens[further, text])}
         for (further, text, what), share in held.items()
@@ -192,6 +192,7 @@ async def _continue(
     working: Labeled,
     other: Conversation | None,
     weights: Path,
+    counts: Sequence[int],
     held: dict[tuple[int, str, str], Share],
     tokens: dict[tuple[int, str], list[int]],
 ) -> None:
@@ -206,7 +207,7 @@ async def _continue(
             new = NewTurn(turn.role, turn.content, SESSION, at=turn.at, tool_calls=turn.tool_calls)
             await observe(memory, new, caller)
         more, said = _further(other), 0
-        for further in FURTHER:
+        for further in counts:
             for role, content in (next(more) for _ in range(further - said)):
                 await observe(memory, NewTurn(role, content, SESSION), caller)
             said = further

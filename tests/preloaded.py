@@ -30,8 +30,10 @@ import types
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
+import tools
+from mcp_server.connection import Connection
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding import encoder
 from mcp_server.understanding.model import recognizer
@@ -159,6 +161,8 @@ def _preload(address: str) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     TokenCounter().count("This loads the vocabulary of tokens.")
+    for tool in {*tools.offered("full"), *tools.offered("full", hooks=True)}:
+        tool(cast(Connection, None))  # a description is kept for all connections
     recognizer()
     encoder.network()
     encoder.tokenizer()

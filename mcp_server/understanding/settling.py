@@ -97,6 +97,11 @@ class Statement:
         return language_of(words(self.text)) in (ENGLISH, "")
 
     @cached_property
+    def is_short(self) -> bool:
+        """Whether it has few words. Among short statements, few shared words tell more than in a long proposal."""
+        return len(word_list(self.text)) <= SHORT
+
+    @cached_property
     def units(self) -> frozenset[str]:
         """The unit of each number ("30 ms"), or the word behind it ("6 photos")."""
         return frozenset(unit.lower() for unit in _QUANTITY.findall(self.text))
@@ -276,8 +281,8 @@ def _judge_of(old: Statement, new: Statement) -> Judge:
 
 
 def are_short(old: Statement, new: Statement) -> bool:
-    """Returns whether both texts are short statements: there, few shared words tell more than in a long proposal."""
-    return max(len(word_list(old.text)), len(word_list(new.text))) <= SHORT
+    """Returns whether both statements are short."""
+    return old.is_short and new.is_short
 
 
 def names(new: Statement, old: Statement) -> bool:

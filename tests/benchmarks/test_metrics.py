@@ -88,7 +88,7 @@ def test_scores_are_overall_macro_and_per_category() -> None:
 
 
 @pytest.mark.anyio
-async def test_evidence_in_a_small_conversation_is_found_and_compiled(bench: Workbench, locomo_file: Path) -> None:
+async def test_evidence_is_found_and_compiled_also_as_lines_of_knowledge(bench: Workbench, locomo_file: Path) -> None:
     report = await measure_retrieval(bench, locomo_file)
     assert (report.conversations, report.questions, report.embedder) == (2, 4, "none")
     assert report.scores["overall"]["recall@5"] > 0
@@ -96,6 +96,10 @@ async def test_evidence_in_a_small_conversation_is_found_and_compiled(bench: Wor
     assert report.contexts["template"]["8192"]["inside"] == report.contexts["full"]["8192"]["inside"] > 0
     assert report.contexts["template"]["8192"]["whole"] == report.contexts["template"]["8192"]["inside"]
     assert report.latency_ms["search"]["p95"] >= report.latency_ms["search"]["p50"] > 0
+    known = await measure_retrieval(bench, locomo_file, knowledge=True)
+    assert known.questions == report.questions
+    assert known.scores["overall"]["recall@5"] >= report.scores["overall"]["recall@5"]
+    assert known.contexts["template"]["8192"]["inside"] >= report.contexts["template"]["8192"]["inside"]
 
 
 @pytest.mark.anyio
@@ -103,22 +107,6 @@ async def test_a_chat_with_an_assistant_works_alike(bench: Workbench, beam_folde
     report = await measure_retrieval(bench, beam_folder)
     assert (report.conversations, report.questions) == (1, 2)
     assert set(report.scores) == {"overall", "macro", "information_extraction", "knowledge_update"}
-
-
-@pytest.mark.anyio
-async def test_a_data_set_without_questions_is_refused(bench: Workbench, tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text('[{"sample_id": "x", "conversation": {}, "qa": []}]')
-    with pytest.raises(Invalid, match="no conversations with questions"):
-        await measure_retrieval(bench, tmp_path / "talk.json")
-
-
-@pytest.mark.anyio
-async def test_a_line_of_knowledge_counts_as_the_turns_that_it_names(bench: Workbench, locomo_file: Path) -> None:
-    plain = await measure_retrieval(bench, locomo_file)
-    known = await measure_retrieval(bench, locomo_file, knowledge=True)
-    assert known.questions == plain.questions
-    assert known.scores["overall"]["recall@5"] >= plain.scores["overall"]["recall@5"] > 0
-    assert known.contexts["template"]["8192"]["inside"] >= plain.contexts["template"]["8192"]["inside"]
 
 
 def test_made_up_conversations_are_the_same_each_time_and_as_many_as_asked() -> None:
@@ -246,6 +234,10 @@ def test_a_data_set_that_is_none_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "probing_questions.json").write_text("{")
     with pytest.raises(Invalid, match="not JSON"):
         conversations(tmp_path)
+    for name, text in (("talk.json", '[{"sample_id": "x", "conversation": {}, "qa": []}]'), ("note.md", "# Note")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(Invalid, match="no conversations with questions"):
+            conversations(tmp_path / name)
 
 
 TURN = KnownTurn("t1", "raw/a.md#1", "Ana: I only take window seats on trains.")

@@ -178,16 +178,6 @@ async def test_a_server_answers_what_to_do_and_leaves_another_repository_alone(c
     assert files_below(code) == before
 
 
-@pytest.mark.anyio
-async def test_a_server_creates_a_memory_in_an_empty_folder(workspace: Path) -> None:
-    workspace.mkdir()
-
-    async with served(workspace, env=KEYWORDS_ONLY) as server:
-        assert (await server.call("observe", role="user", content="hello")).startswith("session: ")
-
-    assert (workspace / "memory-config.yaml").exists()
-
-
 def test_a_server_over_http_writes_no_token_into_another_repository(code: Path) -> None:
     before = files_below(code)
     command = python("-m", "mcp_server", "--workspace", str(code), "--http", "--port", "0")

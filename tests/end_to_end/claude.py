@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -93,16 +95,7 @@ class Desk:
 
     def ask(self, prompt: str, *options: str, folder: Path | None = None) -> Answered:
         """One prompt in a session of its own (with `--resume ID`, of an earlier one), which ends with the answer."""
-        command = [
-            str(self.claude),
-            "-p",
-            prompt,
-            "--output-format",
-            "json",
-            "--plugin-dir",
-            str(self.plugin),
-            *options,
-        ]
+        command = [*self._printing(), prompt, "--output-format", "json", *options]
         done = subprocess.run(
             command,
             cwd=folder or self.project,
@@ -116,6 +109,34 @@ class Desk:
         assert done.returncode == 0, done.stdout + done.stderr
         said: dict[str, Any] = json.loads(done.stdout)
         return Answered(said["session_id"], said["result"], done.stderr)
+
+    @contextmanager
+    def talking(self) -> Iterator[Callable[[str], str]]:
+        """Yields a function that sends a prompt to one session and returns the id of the session after the answer."""
+        command = [*self._printing(), "--input-format=stream-json", "--output-format=stream-json", "--verbose"]
+        pipe, log = subprocess.PIPE, subprocess.DEVNULL
+        with subprocess.Popen(
+            command, cwd=self.project, env=self.env, stdin=pipe, stdout=pipe, stderr=log, text=True
+        ) as talk:
+            stalled = threading.Timer(PATIENCE * 4, talk.kill)
+            stalled.start()
+
+            def ask(prompt: str) -> str:
+                assert talk.stdin is not None
+                assert talk.stdout is not None
+                message = {"type": "user", "message": {"role": "user", "content": prompt}}
+                talk.stdin.write(f"{json.dumps(message)}\n")
+                talk.stdin.flush()
+                said = next(one for one in map(json.loads, talk.stdout) if one["type"] == "result")
+                return str(said["session_id"])
+
+            try:
+                yield ask
+            finally:
+                stalled.cancel()
+
+    def _printing(self) -> list[str]:
+        return [str(self.claude), "--plugin-dir", str(self.plugin), "-p"]
 
     def window(self, *options: str, folder: Path | None = None) -> Window:
         """An interactive window."""
@@ -221,14 +242,16 @@ class Window:
         os.write(self._terminal, b"\r")
 
     def press(self, key: bytes, shown: str) -> None:
-        """Sends one key until `shown` is drawn: a dialog loses keys that arrive while it draws."""
-        pressed = 0.0
+        """Sends one key until `shown` is drawn: a dialog loses keys that arrive while it draws.
+
+        Enter is sent again after a second, because a second Enter does nothing."""
+        pressed, again = 0.0, 1.0 if key == b"\r" else PATIENCE / 10
 
         def drawn() -> bool:
             nonlocal pressed
             if shown in self._answer():
                 return True
-            if time.monotonic() > pressed + PATIENCE / 10:
+            if time.monotonic() > pressed + again:
                 os.write(self._terminal, key)
                 pressed = time.monotonic()
             return False

@@ -14,14 +14,8 @@ import portalocker
 import pytest
 
 LEAST = (22, 19)
-PACKAGES = {
-    "@modelcontextprotocol/inspector": "2.12.0",
-    "@modelcontextprotocol/conformance": "0.1.16",
-    "conformance-alpha": "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
-    "@modelcontextprotocol/sdk": "1.32.2",
-    "@anthropic-ai/mcpb": "2.1.2",
-    "oidc-provider": "9.13.3",
-}
+WANTED = (Path(__file__).parent / "clients" / "package.json").read_text("utf-8")
+PACKAGES: dict[str, str] = json.loads(WANTED)["dependencies"]
 BIN_VARIABLE = "CONTEXT_MANAGER_NODE_BIN"
 CACHE_VARIABLE = "CONTEXT_MANAGER_NODE_CACHE"
 
@@ -81,11 +75,10 @@ def _binary() -> Path:
 
 
 def _install(npm: str, binary: Path, folder: Path) -> None:
-    wanted = json.dumps({"name": "clients", "private": True, "dependencies": PACKAGES})
     installed = folder / "installed.json"
-    if installed.exists() and installed.read_text() == wanted:
+    if installed.exists() and installed.read_text() == WANTED:
         return
-    (folder / "package.json").write_text(wanted)
+    (folder / "package.json").write_text(WANTED)
     done = subprocess.run(
         [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"],
         cwd=folder,
@@ -96,4 +89,4 @@ def _install(npm: str, binary: Path, folder: Path) -> None:
     )
     if done.returncode != 0:
         pytest.skip(f"npm could not install the clients (no network?): {done.stderr.strip().splitlines()[-1:]}")
-    installed.write_text(wanted)
+    installed.write_text(WANTED)

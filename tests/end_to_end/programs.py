@@ -109,6 +109,7 @@ OPENCODE = Program(
             },
         }
     },
+    lambda url: {"OPENCODE_DISABLE_MODELS_FETCH": "true", "npm_config_registry": url},  # no package for its plugins
     reports_the_end=False,
 )
 CLAUDE = Program(

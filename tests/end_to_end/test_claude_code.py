@@ -19,7 +19,7 @@ import pytest
 
 from mcp_server.clients.hooks import protocol
 from tests.clients.hooks.boathouse import FACTS
-from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, quick, usable_claude, variant
+from tests.end_to_end.claude import PLUGIN, Desk, patient, quick, usable_claude, variant
 from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
 from tests.end_to_end.servers import served, turns
 
@@ -316,11 +316,3 @@ def test_the_tool_hook_serves_the_events_that_a_client_can_give_to_a_tool(desk: 
     assert answered.stderr == ""
     settled(desk)
     assert said_in(desk, session) == [FACT, "Fine."]
-
-
-def test_the_plugin_is_valid(desk: Desk) -> None:
-    done = subprocess.run(
-        [str(desk.claude), "plugin", "validate", str(ROOT / "plugin")], env=desk.env, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Validation passed" in done.stdout

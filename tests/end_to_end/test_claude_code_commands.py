@@ -74,10 +74,11 @@ def hostile(canary: Path) -> str:
 
 
 def test_why_shows_what_was_added_to_this_sessions_prompts_and_why_and_costs_nothing_before(desk: Desk) -> None:
-    session = desk.ask(ASKS).session
-    desk.ask("What is a monad?", "--resume", session)
-    assert not any("memory:why" in asked.everything for asked in desk.api.asked)
-    desk.ask("/memory:why", "--resume", session)
+    with desk.talking() as ask:
+        ask(ASKS)
+        ask("What is a monad?")
+        assert not any("memory:why" in asked.everything for asked in desk.api.asked)
+        session = ask("/memory:why")
     shown = desk.api.asked[-1].prompt
     assert FACT in shown
     assert "knowledge/reference/harbour.md" in shown
@@ -89,43 +90,35 @@ def test_why_shows_what_was_added_to_this_sessions_prompts_and_why_and_costs_not
     assert said == [ASKS, "Fine.", "What is a monad?", "Fine.", "Fine."]  # the command is nothing that the user said
 
 
-def test_find_searches_for_the_words_and_no_shell_reads_them(
+def test_find_remember_and_forget_take_any_words_and_no_shell_reads_them(
     desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
 ) -> None:
-    words = hostile(tmp_path / "canary")
+    canary = tmp_path / "canary"
+    new = "The harbour crane is serviced by Marta every March."
+    words = hostile(canary)
     script["/memory:find"] = [Calls(f"{TOOL}search", {"query": words})]
-    desk.ask(f"/memory:find {words}")
-    told, found = desk.api.asked[-2:]
-    assert "walrus" in told.prompt
-    assert f"{TOOL}search" in told.prompt
-    assert FACT in result(found)
-    assert not (tmp_path / "canary").exists()
-
-
-def test_remember_writes_a_fact_that_a_later_session_gets(
-    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
-) -> None:
-    fact = "The harbour crane is serviced by Marta every March."
-    script["/memory:remember"] = [Calls(f"{TOOL}remember", {"content": fact, "kind": "fact"})]
-    desk.ask(f"/memory:remember {fact} {hostile(tmp_path / 'canary')}")
-    assert fact in desk.api.asked[-2].prompt
-    assert fact in result(desk.api.asked[-1])
-    assert fact in stored(desk)
-    assert not (tmp_path / "canary").exists()
-    desk.ask("Who services the harbour crane, and when?")
-    assert fact in desk.api.asked[-1].injected
-
-
-def test_forget_shows_every_place_first_and_no_shell_reads_its_words(
-    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
-) -> None:
+    script["/memory:remember"] = [Calls(f"{TOOL}remember", {"content": new, "kind": "fact"})]
     script["/memory:forget"] = [Calls(f"{TOOL}forget", {"text": FACT})]
-    desk.ask(f"/memory:forget {FACT} {hostile(tmp_path / 'canary')}")
-    assert "Only if the user's next message says yes" in desk.api.asked[-2].prompt
-    assert "knowledge/reference/harbour.md" in result(desk.api.asked[-1])
-    assert "nothing is deleted yet" in result(desk.api.asked[-1])
-    assert FACT in stored(desk)
-    assert not (tmp_path / "canary").exists()
+    with desk.talking() as ask:
+        ask(f"/memory:find {words}")
+        told, found = desk.api.asked[-2:]
+        assert "walrus" in told.prompt
+        assert f"{TOOL}search" in told.prompt
+        assert FACT in result(found)
+
+        ask(f"/memory:remember {new} {words}")
+        assert new in desk.api.asked[-2].prompt
+        assert new in result(desk.api.asked[-1])
+        assert new in stored(desk)
+
+        ask(f"/memory:forget {FACT} {words}")
+        assert "Only if the user's next message says yes" in desk.api.asked[-2].prompt
+        assert "knowledge/reference/harbour.md" in result(desk.api.asked[-1])
+        assert "nothing is deleted yet" in result(desk.api.asked[-1])
+        assert FACT in stored(desk)
+    assert not canary.exists()
+    desk.ask("Who services the harbour crane, and when?")  # a later session
+    assert new in desk.api.asked[-1].injected
 
 
 def test_forget_deletes_only_after_a_yes_in_the_clients_own_dialog(desk: Desk, script: dict[str, list[Calls]]) -> None:
@@ -151,42 +144,35 @@ def results(desk: Desk, number: int) -> list[str]:
     return [result(asked) for asked in desk.api.asked[-number:]]
 
 
-def test_pause_stops_the_additions_and_allows_no_other_command(
-    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
-) -> None:
-    def ask(words: str, *commands: str) -> list[str]:
-        """Types the command and lets the model run these shell commands; returns their results."""
-        script.clear()
-        script[f"ARGUMENTS: {words}"] = [Calls("Bash", {"command": command}) for command in commands]
-        desk.ask(f"/memory:pause {words}")
-        return results(desk, len(commands))
-
-    canary = tmp_path / "canary"
-    wrong = (f"context-manager pause; touch '{canary}'", f"context-manager pause --for $(touch '{canary}')")
-    *refused, paused = ask("2h", *wrong, "context-manager pause --for 2h")
-    assert "paused everywhere" not in "".join(refused)
-    assert not canary.exists()
-    assert "paused everywhere until" in paused
-    desk.ask(ASKS)
-    assert FACT not in desk.api.asked[-1].everything
-    assert "no longer paused" in ask("end", "context-manager pause --end")[0]
-    desk.ask(ASKS)
-    assert FACT in desk.api.asked[-1].injected
-
-
-def test_page_opens_the_page_and_allows_no_other_command(
+def test_pause_stops_the_additions_and_pause_and_page_allow_no_other_command(
     desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
 ) -> None:
     canary = tmp_path / "canary"
-    wrong = (f"context-manager page --background; touch '{canary}'", "context-manager page --no-browser")
-    script["/memory:page"] = [
-        Calls("Bash", {"command": command}) for command in (*wrong, "context-manager page --background")
-    ]
-    desk.ask("/memory:page")
-    *refused, opened = results(desk, 3)
-    assert "http://127.0.0.1" not in "".join(refused)
+    with desk.talking() as ask:
+
+        def run(command: str, *shell: str) -> list[str]:
+            """Types the command and lets the model run these shell commands; returns their results."""
+            script.clear()
+            script[f"{command.split()[0]}</command-name>"] = [Calls("Bash", {"command": line}) for line in shell]
+            ask(command)
+            return results(desk, len(shell))
+
+        wrong = (f"context-manager pause; touch '{canary}'", f"context-manager pause --for $(touch '{canary}')")
+        *refused, paused = run("/memory:pause 2h", *wrong, "context-manager pause --for 2h")
+        assert "ARGUMENTS: 2h" in desk.api.asked[-4].prompt
+        assert "paused everywhere" not in "".join(refused)
+        assert "paused everywhere until" in paused
+        ask(ASKS)
+        assert FACT not in desk.api.asked[-1].everything
+        assert "no longer paused" in run("/memory:pause end", "context-manager pause --end")[0]
+        ask(ASKS)
+        assert FACT in desk.api.asked[-1].injected
+
+        wrong = (f"context-manager page --background; touch '{canary}'", "context-manager page --no-browser")
+        *refused, opened = run("/memory:page", *wrong, "context-manager page --background")
+        assert "http://127.0.0.1" not in "".join(refused)
+        assert "No browser could be opened here" in opened
     assert not canary.exists()
-    assert "No browser could be opened here" in opened
 
 
 def test_every_command_of_the_plugin_is_documented_and_tested() -> None:

@@ -102,28 +102,28 @@ async def test_a_folder_with_its_own_tools_package_does_not_get_in_the_way(tmp_p
         assert len((await client.list_tools()).tools) == 10
 
 
-def test_importing_the_rim_loads_nothing_heavy() -> None:
-    heavy = [
-        "numpy",
-        "tiktoken",
-        "git",
-        "ruamel",
-        "wordllama",
-        "watchfiles",
-        "sqlite_vec",
-        "rank_bm25",
+def test_importing_the_rim_loads_nothing_heavy_and_all_of_a_server_nothing_of_the_page() -> None:
+    heavy = {
         "aiosqlite",
+        "git",
+        "numpy",
+        "rank_bm25",
         "rich",
-    ]
-    code = "import sys, mcp.server.stdio; before = set(sys.modules); import mcp_server.serve.server, mcp_server.app; "
-    done = subprocess.run(
-        [sys.executable, "-c", code + "print(*sorted(set(sys.modules) - before))"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        "ruamel",
+        "sqlite_vec",
+        "tiktoken",
+        "watchfiles",
+        "wordllama",
+    }
+    code = (
+        "import sys, mcp.server.stdio; before = set(sys.modules); import mcp_server.serve.server, mcp_server.app; "
+        "print(*set(sys.modules) - before); import mcp_server.serve as serve; serve._load(); print(*sys.modules)"
     )
-    assert not set(done.stdout.split()) & set(heavy)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    of_rim, of_server = (line.split() for line in done.stdout.splitlines())
+    assert not {*of_rim} & heavy
+    assert "mcp_server.context.compile" in of_server
+    assert not [name for name in of_server if name.startswith(("mcp_server.page", "jinja2", "markupsafe"))]
 
 
 class Raw:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
 
 from tests.end_to_end.node import PACKAGES, usable_node
 from tests.end_to_end.servers import eventually
-from tests.packaging.programs import ROOT, installed_by_uv, started_by_uv
-from tests.serving import call, connected, say
+from tests.packaging.programs import ROOT, environment, installed_by_uv, started_by_uv
+from tests.preloaded import python
+from tests.serving import PLAIN, call, connected, say
 from tests.test_readme import block
 
 pytestmark = pytest.mark.anyio
@@ -42,20 +43,22 @@ def test_it_validates() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_documented_command_packs_it(tmp_path: Path) -> None:
-    node = usable_node()
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle that the documented command packs."""
+    node, folder = usable_node(), tmp_path_factory.mktemp("source")
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("dist", ".venv", "__pycache__"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("dist", ".venv", "__pycache__"))
         else:
-            shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "node_modules").symlink_to(node.folder / "node_modules")  # where npx looks before it downloads
+            shutil.copy(ROOT / name, folder / name)
+    (folder / "node_modules").symlink_to(node.folder / "node_modules")  # where npx looks before it downloads
     programs = [str(Path(sys.executable).parent), str(node.binary.parent), os.environ["PATH"]]
     command = block("bundle", (ROOT / "docs" / "packages.md").read_text("utf-8"))
     assert f"{MCPB}@{PACKAGES[MCPB]} pack" in command
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PATH": os.pathsep.join(programs)},
         capture_output=True,
         text=True,
@@ -63,41 +66,46 @@ def test_the_documented_command_packs_it(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    packed = zipfile.ZipFile(tmp_path / "context-manager-mcp.mcpb").namelist()
-    version = manifest()["version"]
-    wheel = f"dist/context_manager_mcp-{version}-py3-none-any.whl"
-    assert sorted(packed) == sorted([wheel, "manifest.json", "pyproject.toml", "server.py"])
+    return folder / "context-manager-mcp.mcpb"
 
 
-async def test_unpacked_it_starts_the_server_as_claude_desktop_does(wheel: Path, tmp_path: Path) -> None:
+def test_the_documented_command_packs_it(packed: Path) -> None:
+    wheel = f"dist/context_manager_mcp-{manifest()['version']}-py3-none-any.whl"
+    names = zipfile.ZipFile(packed).namelist()
+    assert sorted(names) == sorted([wheel, "manifest.json", "pyproject.toml", "server.py"])
+
+
+async def test_unpacked_it_starts_the_server_as_claude_desktop_does(packed: Path, tmp_path: Path) -> None:
     folder, home, memory = tmp_path / "Claude Extensions" / "bundle", tmp_path / "home", tmp_path / "my memory"
-    shutil.copytree(ROOT / "bundle", folder, ignore=shutil.ignore_patterns("dist", ".venv", "uv.lock", "__pycache__"))
-    (folder / "dist").mkdir()
-    shutil.copy(wheel, folder / "dist")
+    zipfile.ZipFile(packed).extractall(folder)
     home.mkdir()
     server = manifest()["server"]
     assert (server["type"], server["mcp_config"]["command"]) == ("uv", "uv")
     installed_by_uv("sync", "--directory", str(folder), home=home)
+    chosen = {"${__dirname}": str(folder), "${user_config.workspace}": str(memory)}
+    arguments = [chosen.get(argument, argument) for argument in server["mcp_config"]["args"]]
+    async with Client(started_by_uv(*arguments, home=home, cwd=tmp_path)) as client:
+        await say(client, "The boiler runs at 2 bar.")
 
-    async def started(workspace: str) -> str:
-        """What `status` says when the user's folder is this one."""
-        chosen = {"${__dirname}": str(folder), "${user_config.workspace}": workspace}
-        arguments = [chosen.get(argument, argument) for argument in server["mcp_config"]["args"]]
-        async with Client(started_by_uv(*arguments, home=home, cwd=tmp_path)) as client:
-            session = await say(client, "The boiler runs at 2 bar.")
-            said = await call(client, "status", session=session, max_tokens=100_000)
+        async def found() -> bool:
+            return "2 bar" in await call(client, "search", query="boiler pressure bar", scope="all")
 
-            async def found() -> bool:
-                return "2 bar" in await call(client, "search", query="boiler pressure bar", scope="all")
-
-            await eventually(found)  # a server that has just begun makes its index first
-        return said
-
-    await started(str(memory))
+        await eventually(found)  # a server that has just begun makes its index first
     assert list((memory / "raw").rglob("*.md"))
     assert not (home / ".context-manager").exists()
+
+
+async def test_without_a_chosen_folder_its_memory_is_the_default_one_and_belongs_to_no_project(tmp_path: Path) -> None:
+    run = f"import runpy; runpy.run_path({str(ROOT / 'bundle' / 'server.py')!r}, run_name='__main__')"
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".context-manager").write_text("extensions\n")
     for nothing_chosen in ("", "${user_config.workspace}"):
-        await started(nothing_chosen)
-    assert len(list((home / ".context-manager" / "raw").rglob("*.md"))) == 2
-    projects = home / ".context-manager" / "knowledge" / "projects"
-    assert not (projects / "_map.yaml").exists()  # the folder where extensions lie is nobody's project
+        command, *arguments = python("-c", run, "--workspace", nothing_chosen)
+        env = {**environment(tmp_path), **PLAIN}
+        server = StdioServerParameters(command=command, args=arguments, env=env, cwd=str(project))
+        async with Client(server) as client:
+            await say(client, "The boiler runs at 2 bar.")
+    memory = tmp_path / ".context-manager"
+    assert len(list((memory / "raw").rglob("*.md"))) == 2
+    assert not (memory / "knowledge" / "projects" / "_map.yaml").exists()

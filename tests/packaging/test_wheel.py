@@ -1,23 +1,76 @@
-"""The wheel that pip builds."""
+"""The wheel that pip builds, and the first start of what it installs, on machines that are not like ours."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
+import shutil
 import subprocess
-import tomllib
 import zipfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
-import mcp_server
-from mcp_server.home import HOME_VARIABLE
-from tests.packaging.programs import ROOT, claude
+from tests.end_to_end.servers import assert_clear, mounting
+from tests.end_to_end.test_broken_parts import READ_ONLY
+from tests.packaging.programs import environment, installed_by_uv, started_by_uv
+from tests.serving import call, refused, say
+
+pytestmark = pytest.mark.anyio
+
+ODD = "Đorđe & Co, «das Büro» 日本 $HOME"
+
+
+@asynccontextmanager
+async def started(
+    installed: Path, env: Mapping[str, str], cwd: Path, prefix: Sequence[str] = (), *arguments: str
+) -> AsyncIterator[Client]:
+    """A client of the script `context-manager-mcp`, which must say nothing like a stack trace."""
+    command = [*prefix, str(installed / "context-manager-mcp"), *arguments]
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(env), cwd=str(cwd))
+    log = installed.parent / "stderr.txt"
+    with log.open("w") as stderr:
+        async with Client(stdio_client(parameters, stderr)) as client:
+            yield client
+    assert "Traceback" not in log.read_text()
+
+
+def script(
+    program: Path, *arguments: str, env: Mapping[str, str], cwd: Path, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """A program that was run; it must say nothing like a stack trace."""
+    command = [*prefix, str(program), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=dict(env), cwd=cwd, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def cli(
+    installed: Path, env: Mapping[str, str], cwd: Path, *arguments: str, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """The script `context-manager`, done."""
+    return script(installed / "context-manager", *arguments, env=env, cwd=cwd, prefix=prefix)
+
+
+def repository(folder: Path) -> None:
+    """Makes a git repository with one commit."""
+    who = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "commit.gpgsign=false"]
+    for command in (["init", "--quiet"], [*who, "commit", "--quiet", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+
+
+def unknown_user() -> list[str]:
+    """A prefix that runs a command as a user whom the machine does not know; skips the test where none can be."""
+    prefix = [shutil.which("unshare") or "", "--user", "--map-user=54321"]
+    if not prefix[0] or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the command unshare (Linux) and user namespaces, to be an unknown user")
+    return prefix
 
 
 def test_the_wheel_holds_our_four_packages_and_their_data(wheel: Path) -> None:
@@ -44,102 +97,104 @@ def test_the_vendored_script_is_the_published_one(wheel: Path) -> None:
         assert hashlib.sha256(static.read(f"mcp_server/page/static/{name}")).hexdigest() == digest, "run .ci/vendor"
 
 
-NAME = "context-manager-mcp"
+async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, tmp_path: Path) -> None:
+    home = tmp_path / ODD
+    project = home / "my project «α»"
+    project.mkdir(parents=True)
+    repository(project)
+    env = {**environment(home), "LC_ALL": "C", "LANG": "C"}
+    async with started(installed, env, project) as client:
+        session = await say(client, "Kotao radi na 2 bara, kaže Đorđe.", delivery="replace")
+        assert "2 bara" in await call(client, "compile_context", session=session)
+        await call(client, "remember", content="The boiler runs at 2 bar.")
+        assert "Đorđe" in await call(client, "search", query="kotao bara")
+    (memory,) = home.glob(".context-manager")
+    assert "Đorđe" in next((memory / "raw").rglob("*.md")).read_text("utf-8")
+    assert session in cli(installed, env, project, "session", "end", session).stdout
+    assert [
+        row["sessions"] for row in json.loads(cli(installed, env, project, "project", "list", "--json").stdout)
+    ] == [1]
 
 
-VERSION = mcp_server.__version__
+async def test_a_machine_without_git_that_gets_it_later(installed: Path, tmp_path: Path) -> None:
+    nothing = tmp_path / "no programs"
+    nothing.mkdir()
+    env = {**environment(tmp_path), "PATH": str(nothing), "GIT_PYTHON_GIT_EXECUTABLE": ""}
+    async with started(installed, env, tmp_path) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+        await call(client, "remember", content="The berth is number 14.", project="global")
+        assert "needs git" in await call(client, "status", max_tokens=100_000)
+        assert "git" in await refused(client, "read", path="knowledge/memory/MEMORY.md", at="HEAD")
+    memory = tmp_path / ".context-manager"
+    assert not (memory / ".git").exists()
+    assert cli(installed, env, tmp_path, "session", "end", session).returncode == 0
+
+    assert cli(installed, environment(tmp_path), tmp_path, "session", "list").returncode == 0
+    assert (memory / ".git").exists()
 
 
-def document(path: str) -> Any:
-    return json.loads((ROOT / path).read_text("utf-8"))
+async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    prefix, env = mounting(READ_ONLY, home), environment(home)
+    async with started(installed, env, tmp_path, prefix) as client:
+        assert len((await client.list_tools()).tools) == 10
+        for _ in range(2):
+            said = await refused(client, "observe", role="user", content="Hello.")
+            assert_clear(said)
+            assert "read-only" in said
+            assert str(home / ".context-manager") in said
+    failed = cli(installed, env, tmp_path, "init", prefix=prefix)
+    assert failed.returncode == 1
+    assert_clear(failed.stderr)
+    assert len(failed.stderr.splitlines()) == 1
+    assert list(home.iterdir()) == []
+
+    async with started(installed, env, tmp_path, prefix, "--workspace", str(elsewhere)) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+        await call(client, "remember", content="The berth is number 14.", project="global")
+    assert list(home.iterdir()) == []
 
 
-def test_every_file_says_the_packages_version() -> None:
-    server, bundle = document("server.json"), document("bundle/manifest.json")
-    marketplace, plugin = document(".claude-plugin/marketplace.json"), document("plugin/.claude-plugin/plugin.json")
-    said = [
-        server["version"],
-        *(package["version"] for package in server["packages"]),
-        bundle["version"],
-        tomllib.loads((ROOT / "bundle/pyproject.toml").read_text("utf-8"))["project"]["version"],
-        marketplace["metadata"]["version"],
-        *(listed["version"] for listed in marketplace["plugins"]),
-        plugin["version"],
-    ]
-    assert set(said) == {VERSION}
+async def test_a_user_whom_the_machine_does_not_know(installed: Path, tmp_path: Path) -> None:
+    prefix = unknown_user()
+    homeless = {key: value for key, value in environment(tmp_path).items() if key != "HOME"}
+    for name, arguments in (("context-manager", ["status"]), ("context-manager-mcp", [])):
+        failed = script(installed / name, *arguments, env=homeless, cwd=tmp_path, prefix=prefix)
+        assert failed.returncode == 1
+        assert "CONTEXT_MANAGER_HOME" in failed.stderr
+        assert len(failed.stderr.splitlines()) == 1
+    there = {**homeless, "CONTEXT_MANAGER_HOME": str(tmp_path / "memory")}
+    async with started(installed, there, tmp_path, prefix) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+    assert "2 bar" in cli(installed, there, tmp_path, "search", "boiler", prefix=prefix).stdout
 
 
-def test_the_bundle_installs_the_wheel_of_this_version() -> None:
-    sources = tomllib.loads((ROOT / "bundle/pyproject.toml").read_text("utf-8"))["tool"]["uv"]["sources"]
-    assert sources == {NAME: {"path": f"dist/context_manager_mcp-{VERSION}-py3-none-any.whl"}}
+def test_a_working_folder_that_is_gone(installed: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD"; "$0" observe "The boiler runs at 2 bar." && "$0" search boiler'
+    done = subprocess.run(
+        ["sh", "-c", script, str(installed / "context-manager")],
+        cwd=gone,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 bar" in done.stdout
 
 
-def test_every_file_says_the_packages_name_and_python() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["name"] == NAME
-    assert set(project["scripts"]) == {NAME, "context-manager"}  # `uvx NAME` runs the script of that name
-    assert document("bundle/manifest.json")["compatibility"]["runtimes"]["python"] == project["requires-python"]
-    assert [package["identifier"] for package in document("server.json")["packages"]] == [NAME]
-
-
-def test_the_readme_carries_the_name_that_the_registry_looks_for() -> None:
-    (said,) = re.findall(r"<!-- mcp-name: (\S+) -->", (ROOT / "README.md").read_text("utf-8"))
-    assert said == document("server.json")["name"]
-
-
-def test_packages_say_that_they_are_typed() -> None:
-    assert (Path(mcp_server.__file__).parent / "py.typed").exists()
-
-
-def test_classifiers_name_every_python_that_ci_checks() -> None:
-    said = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
-    classified = re.findall(r"Python :: (3\.\d+)", "\n".join(said))
-    (checked,) = re.findall(r"^for version in ([\d. ]+); do$", (ROOT / ".ci/pythons").read_text("utf-8"), re.MULTILINE)
-    assert classified == checked.split()
-
-
-SCHEMA = json.loads((Path(__file__).parent / "server_json.schema.json").read_text("utf-8"))
-
-
-@pytest.fixture
-def registry_document() -> Any:
-    return json.loads((ROOT / "server.json").read_text("utf-8"))
-
-
-def test_it_is_valid(registry_document: Any) -> None:
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
-    jsonschema.validate(registry_document, SCHEMA, jsonschema.Draft7Validator)
-
-
-def test_the_variable_it_offers_is_ours(registry_document: Any) -> None:
-    (package,) = registry_document["packages"]
-    assert [variable["name"] for variable in package["environmentVariables"]] == [HOME_VARIABLE]
-
-
-def test_it_points_to_the_plugin() -> None:
-    document = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text("utf-8"))
-    (listed,) = document["plugins"]
-    plugin = json.loads((ROOT / listed["source"] / ".claude-plugin/plugin.json").read_text("utf-8"))
-    assert listed["name"] == plugin["name"]
-
-
-def test_claude_code_takes_it_and_installs_from_it(tmp_path: Path) -> None:
-    def run(*arguments: str) -> str:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLAUDE_", "CONTEXT_MANAGER_"))}
-        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1"}
-        environ = {**kept, **quiet, "HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")}
-        done = subprocess.run(
-            [program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    program = claude()
-    assert "Validation passed" in run("plugin", "validate", str(ROOT))
-    document = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text("utf-8"))
-    name = f"{document['plugins'][0]['name']}@{document['name']}"
-    said = re.findall(r"`claude (plugin [^`]+)`", (ROOT / "docs" / "packages.md").read_text("utf-8"))
-    assert [words.split()[1:3] for words in said] == [["marketplace", "add"], ["install", name]]
-    for words in said:
-        run(*words.split())
-    assert name.partition("@")[0] in run("plugin", "list")
+async def test_a_client_starts_the_server_from_the_wheel_with_uvx(wheel: Path, tmp_path: Path) -> None:
+    run = ("tool", "run", "--isolated", "--from", str(wheel))
+    installed_by_uv(*run, "context-manager", "--version", home=tmp_path)
+    server = started_by_uv(*run, "context-manager-mcp", home=tmp_path, cwd=tmp_path)
+    async with Client(server) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+        assert "wordllama" in await call(client, "status", max_tokens=100_000)
+    assert "The boiler" in next((tmp_path / ".context-manager" / "raw").rglob("*.md")).read_text("utf-8")

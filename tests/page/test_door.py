@@ -337,12 +337,3 @@ def test_a_port_in_use_is_named(run: Run, workspace: Path) -> None:
     with serving(workspace, **KEYWORDS_ONLY) as address:
         port = address.partition("/open")[0].rpartition(":")[2]
         assert f"127.0.0.1:{port}" in run("page", "--no-browser", "--port", port, code=1)
-
-
-def test_the_stdio_server_loads_nothing_of_the_page() -> None:
-    code = "import sys, mcp_server.serve.server, mcp_server.serve.server, mcp_server.app, mcp_server.serve as serve; "
-    code += "serve._load(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
-    assert "mcp_server.context.compile" in loaded
-    assert not [name for name in loaded if name.startswith(("mcp_server.page", "jinja2", "markupsafe"))]

@@ -9,8 +9,16 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
+from mcp_server.understanding import encoder
 from tests.conftest import Clock
 from tests.pressing import hold, limited, talk
+
+
+@pytest.fixture(autouse=True)
+def fast_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notes of checkpoints come from the linear models alone: no test here looks at them, and the network, which
+    reads every message, takes a third of the time."""
+    monkeypatch.setattr(encoder, "read", lambda messages: None)
 
 
 @pytest.fixture(scope="session")
