@@ -270,7 +270,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
         lexicon=partial(read_lexicon, storage.files.read_bytes, settings.advisor.lexicon),
-        index=partial(storage.index, scan=Scan),
+        index=partial(storage.index, scan=lambda files, read: Scan(files, read).search),
         history=storage.history,
     )
 

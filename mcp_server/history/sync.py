@@ -148,7 +148,7 @@ async def _synced(
 ) -> Synced:
     async with memory.locks.files(), memory.locks.git():
         waiting = await run_sync(merging.settle, memory)
-    refused = [f"{path}: it belongs to this machine" for path in sorted({p for one in joined for p in one.refused})]
+    refused = sorted({sentence for one in joined for sentence in one.refused})
     ignored = await run_sync(merging.ignored_settings, memory)
     if ignored:
         refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: such settings belong to each machine")

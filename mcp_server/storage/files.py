@@ -203,17 +203,13 @@ class Files(ABC):
 
     def nearest(self, path: str) -> str | None:
         """Returns the file whose path or name is most similar to `path`, if any."""
-        known = self._first()
+        known = [stat.path for stat in islice(self.walk(), MOST_SIMILAR)]
         by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
         if by_path:
             return by_path[0]
         by_name = {name.rsplit("/", 1)[-1]: name for name in reversed(known)}
         close = difflib.get_close_matches(path.rsplit("/", 1)[-1], list(by_name), n=1, cutoff=0.75)
         return by_name[close[0]] if close else None
-
-    def _first(self) -> list[str]:
-        """Returns the paths of the first MOST_SIMILAR files."""
-        return [stat.path for stat in islice(self.walk(), MOST_SIMILAR)]
 
     def missing(self, path: str) -> NotFound:
         """Returns the error for a missing file, with the nearest name."""

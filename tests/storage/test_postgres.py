@@ -290,7 +290,7 @@ async def test_postings_are_merged_into_blocks_and_deleted_ones_leave_them(
 
 
 async def test_the_files_are_searched_before_they_are_indexed(storage: TeamStorage) -> None:
-    index = storage.index(None, "none", 0, scan=Scan)
+    index = storage.index(None, "none", 0, scan=lambda files, read: Scan(files, read).search)
     storage.files.write_atomic("knowledge/a.md", "The crane.\n")
     found = await candidates_of(index, parse_query("cranes", AT))
     assert (found.used, [one.text for one in found.found]) == ("scan", ["The crane."])

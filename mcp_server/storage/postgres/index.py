@@ -60,7 +60,7 @@ class TeamIndex(Indexing):
 
                 planned, _, found = searching.candidates(near, lambda: vector_of_query(query.said or query.text))
             if self._scan and not planned.all_passages and self._waiting(connection):
-                return self._scan.search(query, "missing")
+                return self._scan(query, "missing")
             messages = [*self._embedding.messages(), *([problem] if problem else [])]
             return as_candidates(planned, found, query.mode, asked is not None, "1", messages)
 

@@ -24,7 +24,7 @@ from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exch
 from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Counts, Maintenance, count_contents
 from mcp_server.storage.local.index.scan import Scan
-from mcp_server.storage.local.index.searching import LocalSearching, nearest, state
+from mcp_server.storage.local.index.searching import LocalSearching, nearest, nearest_of, state
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
@@ -112,7 +112,7 @@ class Index(Maintenance):
                     found.append((None, []))
                     continue
                 searching = LocalSearching(connection, {}, opened.near.stems, query)
-                look = nearest if by_vec else opened.matrix.nearest
+                look = nearest if by_vec else nearest_of
                 found.append((vector, look(searching, vector, searching.scope())))
             near.set_result(found)  # the other thread reads their rows meanwhile
             about.set_result(
