@@ -47,8 +47,7 @@ from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.index.index import Index
-from mcp_server.storage.local.index.scan import Scan
+from mcp_server.storage.local.index.index import Index, Scan
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles

@@ -53,7 +53,7 @@ class Synced:
     `committed` are the commits of local changes, `received` is the number of commits from the remote, `changed` are the
     files that changed here, `contested` those that now contain both versions. `waiting` and `refused` are sentences
     about incoming changes without effect: changes that wait for approval, and changes of this machine's own settings
-    and files.
+    and files, and symbolic links.
     """
 
     remote: str

@@ -319,12 +319,10 @@ def is_untouched_template(path: str, text: str) -> bool:
     """Returns True if the user has not filled in a shipped file: `text` equals it, ignoring line ends, or has only
     headings and comments, as the files of earlier versions."""
     shipped = templates().get(path)
-    return shipped is not None and (_plain(shipped) == _plain(text) or _is_bare(text))
-
-
-def _is_bare(text: str) -> bool:
-    rest = without_comments(split_front_matter(text).body)
-    return all(not line.strip() or line.startswith("#") for line in rest.split("\n"))
+    if shipped is None:
+        return False
+    lines = without_comments(split_front_matter(text).body).split("\n")
+    return _plain(shipped) == _plain(text) or all(not line.strip() or line.startswith("#") for line in lines)
 
 
 def _plain(text: str) -> str:

@@ -350,13 +350,9 @@ class Pending:
 def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:
     """Returns whether an answer used a topic: its calls touched a file of the topic, or it has LEAST_USED of the
     topic's words. `answer` are its stems; `files` those of the topic, `touched` those of its calls."""
-    calls = list(touched)
-    if any(_same(file, path) for file in files for path in calls):
-        return True
+    calls = [path.replace("\\", "/").split("/") for path in touched]
+    for file in files:
+        steps = file.split("/")
+        if file and any(path[-len(steps) :] == steps for path in calls):
+            return True
     return len(set(unsaid) & set(answer)) >= LEAST_USED
-
-
-def _same(file: str, path: str) -> bool:
-    """Returns whether a client's path is a file of the workspace."""
-    steps, other = file.split("/"), path.replace("\\", "/").split("/")
-    return bool(file and path) and other[-len(steps) :] == steps

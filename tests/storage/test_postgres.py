@@ -21,7 +21,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
-from mcp_server.storage.local.index.scan import Scan
+from mcp_server.storage.local.index.index import Scan
 from mcp_server.storage.postgres import locks, migrate, postings
 from mcp_server.storage.postgres.connections import CONNECTIONS, parse
 from mcp_server.storage.postgres.database import Connection

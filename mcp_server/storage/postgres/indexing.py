@@ -74,7 +74,7 @@ class _Planned:
 
 
 MakeScan = Callable[[Files, Callable[[str], FileContent]], Callable[[IndexQuery, str], Candidates]]
-"""(files, how to read one) → a function that searches them without an index, as `local.index.scan.Scan.search` does."""
+"""(files, how to read one) → a function that searches them without an index: `local.index.index.Scan.search`."""
 
 
 class Indexing:
