@@ -47,8 +47,7 @@ from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.index.index import Index
-from mcp_server.storage.local.index.scan import Scan
+from mcp_server.storage.local.index.index import Index, Scan
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
@@ -277,7 +276,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
         lexicon=partial(read_lexicon, storage.files.read_bytes, settings.advisor.lexicon),
-        index=partial(storage.index, scan=Scan),
+        index=partial(storage.index, scan=lambda files, read: Scan(files, read).search),
         history=storage.history,
     )
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from mcp_server.storage.files import Files
     from mcp_server.storage.forgotten import ForgottenTexts
     from mcp_server.storage.live_sets import ColdStorage, LiveSets
+    from mcp_server.storage.local.folders import ProjectFolders
     from mcp_server.storage.logs import AdvisorFiles
-    from mcp_server.storage.ports import History, Index, Locks, ProjectFolders
+    from mcp_server.storage.ports import History, Index, Locks
     from mcp_server.storage.state import State
     from mcp_server.storage.topics import TopicFiles
     from mcp_server.storage.transcripts import Transcripts

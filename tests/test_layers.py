@@ -156,6 +156,7 @@ def test_storage_imports_only_pure_files() -> None:
 
 LOCAL_ONLY = {
     "mcp_server.app": "builds the memory of a local workspace",
+    "mcp_server.memory": "names the class of the client's project folders as a type",
     "mcp_server.cli.shell": "asks whether a folder is a workspace, before it is opened",
     "mcp_server.serve": "asks whether a folder may become a workspace, before it is opened",
     "mcp_server.serve.http": "writes the token file",

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import reduce
 from posixpath import commonprefix
 
 from anyio.to_thread import run_sync
@@ -26,7 +25,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailable
 from mcp_server.knowledge.anchor import anchors
-from mcp_server.knowledge.anchors import Anchor, with_entry
+from mcp_server.knowledge.anchors import Anchor, with_entries
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance.chunks import ColdRecord, DropReason, LiveChunk, original_of
@@ -199,7 +198,7 @@ def _contents(memory: Memory, trees: CheckpointTrees, of: Checkpoint, intent: Re
             raise
         names = {}
     if of.knowledge_tree is None or not names:
-        return {ANCHORS: reduce(with_entry, of.anchors, "").encode()} if of.anchors else {}
+        return {ANCHORS: with_entries("", of.anchors).encode()} if of.anchors else {}
     restored = [path for path in names if intent.knowledge and path.startswith(FOLDERS) and path not in intent.skipped]
     found = trees.read(of.knowledge_tree, [ANCHORS, *restored])
     return {path: data for path, raw in found.items() if (data := without_forgotten(memory, path, raw)) is not None}

@@ -174,11 +174,6 @@ def tune(apply: bool) -> None:
     if shell.printed_as_json(found):
         return
     click.echo(f"{found.logged:,} decisions logged, {found.known:,} of them with a known use")
-    for one in found.nuisances:
-        shell.print_text(
-            f"! {one.topic}: {one.matched} brought it in {one.times} times, never of use: "
-            "narrow the trigger, or say in `not_for` what is not meant"
-        )
     if not found.proposals:
         click.echo("No threshold would have decided better. (At least 8 decisions of a topic must have a known use.)")
         return

@@ -98,8 +98,8 @@ def _by_kind(path: str) -> Callable[[str, str, Forgotten], str]:
     if ".jsonl" in name or ".ndjson" in name:  # also rotated ones: turns.jsonl.1
         return _json_lines
     if name.endswith((".yaml", ".yml", ".toml", ".ini", ".cfg")):
-        return _names
-    return _plain
+        return lambda path, text, request: request.clean(text, NAME)  # the mark's brackets would have a meaning
+    return lambda path, text, request: request.clean(text)
 
 
 def _places(before: str, after: str) -> tuple[Place, ...]:
@@ -122,16 +122,7 @@ def _places(before: str, after: str) -> tuple[Place, ...]:
     return tuple(found)
 
 
-# ---------------------------------------------------------------- plain text, JSON, YAML
-
-
-def _plain(path: str, text: str, request: Forgotten) -> str:
-    return request.clean(text)
-
-
-def _names(path: str, text: str, request: Forgotten) -> str:
-    """Cleans a format in which the mark's brackets would have a meaning."""
-    return request.clean(text, NAME)
+# ---------------------------------------------------------------- JSON
 
 
 def _json(path: str, text: str, request: Forgotten) -> str:

@@ -58,7 +58,6 @@ class Receipt:
     rewritten: bool = False
     backup: str | None = None
     commit: str | None = None
-    similar: tuple[str, ...] = ()
     versions: int | None = None
     """The number of earlier versions with a copy, on PostgreSQL. They are deleted too."""
     left: tuple[str, ...] = ()
@@ -76,21 +75,19 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Invalid: a text too short to be recognized.
         Refused: a file that `forget` does not delete.
     """
-    request, found, rows, similar = await _look(memory, target)
+    request, found, rows = await _look(memory, target)
     has_git = await run_sync(memory.git.available)
     survey = await run_sync(RepositoryHistory(memory.disk.root).survey, request) if has_git else Survey(0)
     versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
-    return Receipt(request.id, False, found, rows, survey, similar=similar, versions=versions)
+    return Receipt(request.id, False, found, rows, survey, versions=versions)
 
 
-async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int, tuple[str, ...]]:
-    """Returns the request, every file with a copy, the number of rows of the state, and places inside longer words."""
+async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int]:
+    """Returns the request, every file with a copy, and the number of rows of the state."""
     request, runs = await resolve_target(memory, target)
     request, found = await run_sync(_found, memory, request, runs)
     rows = await memory.state.held(request)
-    copies = Copies(memory.files)
-    similar = await run_sync(lambda: tuple(place for run in runs for place in copies.inside_words(request, run)))
-    return request, found, sum(rows.values()), similar
+    return request, found, sum(rows.values())
 
 
 async def forget(memory: Memory, target: ForgetTarget, *, history: bool = False) -> Receipt:
@@ -103,12 +100,12 @@ async def forget(memory: Memory, target: ForgetTarget, *, history: bool = False)
         await _resume(memory)
         if history and memory.disk.here:
             await run_sync(RepositoryHistory(memory.disk.root).check)
-        request, found, rows, similar = await _look(memory, target)
+        request, found, rows = await _look(memory, target)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
         await run_sync(ForgetIntents(memory.files).write, intent)
         done = await _perform(memory, intent)
-        return replace(done, copies=found, state_rows=rows, similar=similar)
+        return replace(done, copies=found, state_rows=rows)
 
 
 async def finish(memory: Memory) -> list[Receipt]:

@@ -25,13 +25,10 @@ IN_A_TERMINAL = "`context-manager forget`, in a terminal, rewrites the history w
 def as_text(receipt: Receipt, history: bool = False, advice: str = IN_A_TERMINAL) -> str:
     """Returns the receipt in markdown. It contains forgotten words only as parts of old file names. `history` and
     `advice` as in `git_sentences`."""
-    more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
-    similar = [f"Also inside longer words, left alone: {', '.join(receipt.similar[:10])}{more}"] * bool(receipt.similar)
     if receipt.nothing and not receipt.done:
-        return "\n".join(["No copy was found: nothing would change.", *similar])
+        return "No copy was found: nothing would change."
     lines = [f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:", *places(receipt)]
     lines += [f"- the state: {receipt.state_rows} rows"] if receipt.state_rows else []
-    lines += similar
     lines += [f"Not deleted: {sentence}" for sentence in receipt.left]
     return "\n".join([*lines, *git_sentences(receipt, history, advice), ELSEWHERE])
 

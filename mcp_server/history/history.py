@@ -140,8 +140,10 @@ async def diff(memory: Memory, since: str = "1 week ago", until: str | None = No
     if old is None:  # from the beginning, without the files that every memory begins with
         old = await run_sync(memory.git.past.beginning, BEGINNING)
     new = await run_sync(memory.git.commit_at, until) if until else await run_sync(memory.git.tree_now, KNOWLEDGE)
-    about = f"{since} to {until or 'now'}"
-    return await _changed(memory, about, old, new, [memory.files.relative(path)] if path else KNOWLEDGE)
+    paths = [memory.files.relative(path)] if path else KNOWLEDGE
+    files = await run_sync(memory.git.past.counts, old, new, paths)
+    text = await run_sync(memory.git.past.between, old, new, paths) if files else ""
+    return Changed(f"{since} to {until or 'now'}", tuple(files), memory.forgotten.clean(text))
 
 
 async def show(memory: Memory, commit: str) -> Changed:
@@ -166,12 +168,6 @@ def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
             lines.append(f"- {at}: {one.what} {one.path}{commit}")
         lines += [f"  from {source}" for source in one.sources]
     return neutralise("\n".join(lines) or "nothing was found; `search` looks into conversations, too")
-
-
-async def _changed(memory: Memory, about: str, old: str | None, new: str, paths: Sequence[str]) -> Changed:
-    files = await run_sync(memory.git.past.counts, old, new, paths)
-    text = await run_sync(memory.git.past.between, old, new, paths) if files else ""
-    return Changed(about, tuple(files), memory.forgotten.clean(text))
 
 
 async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> list[Origin]:

@@ -163,8 +163,8 @@ class Joined:
     """The result of a merge.
 
     `commit` is the new HEAD, `paths` are the files that changed here. `contested` files were edited on both sides in
-    the same place and contain both versions. `tag` is the commit's tag, if any. `refused` files were not merged,
-    because they belong to this machine.
+    the same place and contain both versions. `tag` is the commit's tag, if any. `refused` has a sentence for each file
+    that was not merged.
     """
 
     commit: str
@@ -242,12 +242,14 @@ def _joined(
         if not memory.files.exists(path):
             memory.files.write_bytes_atomic(path, beside[path] or b"", new=True)
             written.append(path)
-    forward = theirs if base == ours and begun in (None, base) and cleaned.tree == plan.tree else None
+    forward = theirs if base == ours and begun in (None, base) else None
     commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward, held)
     if commit is None:
         return None
     changed = tuple(sorted(set(cleaned.changed) - held))
-    return Joined(commit, changed, tuple(sorted(contested)), refused=tuple(foreign)), written
+    refused = [f"{path}: it belongs to this machine" for path in foreign]
+    refused += [f"{path}: it is a symbolic link" for path in plan.links]
+    return Joined(commit, changed, tuple(sorted(contested)), refused=tuple(refused)), written
 
 
 def resolver(

@@ -53,7 +53,7 @@ class Synced:
     `committed` are the commits of local changes, `received` is the number of commits from the remote, `changed` are the
     files that changed here, `contested` those that now contain both versions. `waiting` and `refused` are sentences
     about incoming changes without effect: changes that wait for approval, and changes of this machine's own settings
-    and files.
+    and files, and symbolic links.
     """
 
     remote: str
@@ -148,7 +148,7 @@ async def _synced(
 ) -> Synced:
     async with memory.locks.files(), memory.locks.git():
         waiting = await run_sync(merging.settle, memory)
-    refused = [f"{path}: it belongs to this machine" for path in sorted({p for one in joined for p in one.refused})]
+    refused = sorted({sentence for one in joined for sentence in one.refused})
     ignored = await run_sync(merging.ignored_settings, memory)
     if ignored:
         refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: such settings belong to each machine")

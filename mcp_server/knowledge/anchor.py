@@ -13,14 +13,14 @@ from functools import lru_cache
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.knowledge.anchors import (
     Anchor,
     items_of,
     kind_of,
     names_one_of,
     read_anchors,
-    with_entry,
+    with_entries,
     without_entries,
 )
 from mcp_server.memory import Memory
@@ -154,27 +154,11 @@ def _changed(memory: Memory, named: Anchor, on: bool) -> bool:
             near = did_you_mean(named.item, [one.item for one in held])
             raise NotFound(f"{named.item!r} is not anchored{near} (`anchor` without an item lists them)")
         return False
-    if on:
-        after, wanted = with_entry(before, named), (*held, named)
-    else:
-        after = without_entries(before, [one.place for one in same])
-        wanted = tuple(one for one in held if one not in same)
-    _must_say(before, after, wanted)
+    after = with_entries(before, [named]) if on else without_entries(before, [one.place for one in same])
+    _parsed(after)  # raises Invalid rather than write what cannot be read
     exists = memory.files.exists(FILE)
     memory.files.write_atomic(FILE, after, before if exists else None, new=not exists)
     return True
-
-
-def _must_say(before: str, after: str, wanted: Sequence[Anchor]) -> None:
-    """Raises Unavailable unless the new text has exactly the wanted anchors, and all other fields as before."""
-    try:
-        got, rest = _parsed(after)[0], load(after, FILE)
-        same = [(one.item, one.kind) for one in got] == [(one.item, one.kind) for one in wanted]
-        same = same and {**rest, "anchors": 0} == {**load(before, FILE), "anchors": 0}
-    except ContextManagerError:
-        same = False
-    if not same:
-        raise Unavailable(f"{FILE} is written in a way that cannot be added to safely; change it by hand")
 
 
 def _text(memory: Memory) -> str:

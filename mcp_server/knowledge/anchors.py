@@ -2,81 +2,67 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from mcp_server.errors import Invalid
 from mcp_server.text.entries import Entry
-from mcp_server.text.markdown import yaml_line
 from mcp_server.text.prose import TOOL, extract
 from mcp_server.text.words import fold, words
 
 KEY = "anchors"
 HEADER = "# What must not be forgotten: items, chunks, files, passages. `context-manager anchor` edits this too.\n"
+NO_LIST = "anchors.yaml: `anchors:` must be a list; mend it by hand or from git"
 
 
-def entry(anchor: Anchor) -> str:
-    """Returns an anchor as one line of YAML, without its dash."""
-    fields = {"item": anchor.item, "kind": anchor.kind, "note": anchor.note, "at": anchor.at}
-    return "{" + ", ".join(f"{name}: {yaml_line(value)}" for name, value in fields.items() if value) + "}"
+def with_entries(text: str, anchors: Iterable[Anchor]) -> str:
+    """Returns the file's text with more entries at the end. `text` is a YAML mapping, or empty."""
+    from ruamel.yaml.comments import CommentedMap
 
+    def add(entries: list[Any]) -> None:
+        for anchor in anchors:
+            fields = {"item": anchor.item, "kind": anchor.kind, "note": anchor.note, "at": anchor.at}
+            entry = CommentedMap((name, value) for name, value in fields.items() if value)
+            entry.fa.set_flow_style()  # one line for each anchor: two versions of the file are merged by line
+            entries.append(entry)
 
-def with_entry(text: str, anchor: Anchor) -> str:
-    """Returns the file's text with one more entry at the end. `text` is a YAML mapping, or empty."""
-    end = "\r\n" if "\r\n" in text else "\n"
-    text = text or HEADER
-    key, value = _pair(text)
-    lines = text.splitlines(keepends=True)
-    if key is None:
-        behind, added = len(lines), f"{KEY}:{end}  - {entry(anchor)}"
-    elif value.id == "scalar":  # nothing is below the key
-        behind, added = key.start_mark.line + 1, f"  - {entry(anchor)}"
-    elif value.flow_style:
-        place = value.value[-1].end_mark.index if value.value else value.start_mark.index + 1
-        return text[:place] + (", " if value.value else "") + entry(anchor) + text[place:]
-    else:
-        first, behind = _range(lines, value.value[-1])
-        added = f"{lines[first].partition('-')[0]}- {entry(anchor)}"
-    above = "".join(lines[:behind])
-    return above + ("" if above.endswith("\n") else end) + added + end + "".join(lines[behind:])
+    return _edited(text or HEADER, add)
 
 
 def without_entries(text: str, places: Iterable[int]) -> str:
-    """Returns the file's text without the entries at these positions, from 0, and without the comments in them."""
-    key, value = _pair(text)
-    if key is None or value.id == "scalar":
-        return text
-    leaving = [value.value[place] for place in sorted(places, reverse=True)]
-    if value.flow_style:
-        for node in leaving:
-            rest = text[node.end_mark.index :]
-            text = text[: node.start_mark.index] + (rest.lstrip().removeprefix(",").lstrip(" ") if rest else "")
-        return text
-    lines = text.splitlines(keepends=True)
-    for node in leaving:
-        first, behind = _range(lines, node)
-        del lines[first:behind]
-    return "".join(lines)
+    """Returns the file's text without the entries at these positions, from 0, and without the comments after them."""
+
+    def remove(entries: list[Any]) -> None:
+        for place in sorted(places, reverse=True):
+            del entries[place]
+
+    return _edited(text, remove)
 
 
-def _pair(text: str) -> tuple[Any, Any]:
-    """Returns the nodes of the key `anchors` and of its value; None for both if there is no such key."""
+def _edited(text: str, edit: Callable[[list[Any]], None]) -> str:
+    """Returns the file's text after `edit` of the list of anchors. Other comments stay; the layout may change. Raises
+    Invalid if `anchors` is not a list."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedSeq
 
-    root = YAML(typ="safe", pure=True).compose(text)
-    pairs = root.value if root is not None and root.id == "mapping" else []
-    return next(((key, value) for key, value in pairs if key.value == KEY), (None, None))
-
-
-def _range(lines: Sequence[str], node: Any) -> tuple[int, int]:
-    """Returns the first line of an entry of a block list, which has its dash, and the line after its last one."""
-    first = node.start_mark.line
-    while not lines[first].lstrip().startswith("-"):
-        first -= 1
-    while node.id != "scalar" and not node.flow_style:  # the mark of a block includes the comments after it
-        node = node.value[-1][1] if node.id == "mapping" else node.value[-1]
-    return first, max(node.end_mark.line + (node.end_mark.column > 0), first + 1)
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    document = yaml.load(text)
+    if document is None:  # only comments
+        document = yaml.load(f"{text.rstrip()}\n{KEY}:\n")
+    entries = document.get(KEY) or CommentedSeq()
+    if not isinstance(entries, list):
+        raise Invalid(NO_LIST)
+    edit(entries)
+    document[KEY] = entries or None  # an empty list after a comment would be written as text that is no YAML
+    out = io.StringIO(newline="\r\n" if "\r\n" in text else "\n")
+    yaml.dump(document, out)
+    return out.getvalue()
 
 
 AnchorKind = Literal["item", "chunk", "file", "passage"]
@@ -113,7 +99,7 @@ def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
     anchors, problems = [], []
     listed = document.get("anchors") or []
     if not isinstance(listed, list):
-        return [], ["anchors.yaml: `anchors:` must be a list; mend it by hand or from git"]
+        return [], [NO_LIST]
     for number, entry in enumerate(listed, start=1):
         if isinstance(entry, str):
             entry = {"item": entry}

@@ -15,7 +15,7 @@ from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
 from mcp_server.storage.files import Files
 from mcp_server.storage.values import LOCAL
-from mcp_server.text.forgotten import Forgotten, cut_short, joined, values
+from mcp_server.text.forgotten import Forgotten, cut_short, values
 
 PROSE = frozenset({"title", "text", "content", "summary", "shown"})
 """Columns with text of people; the others have names, and a name contains no brackets."""
@@ -90,18 +90,6 @@ class Copies:
                 text = self.text(path)
                 if "…" in text or "..." in text:
                     found |= cut_short(text, run)
-        return found
-
-    def inside_words(self, request: Forgotten, run: str) -> list[str]:
-        """Returns `path:line` of places where a text occurs only within longer words. They are not changed."""
-        found: list[str] = []
-        for path in self.walk():
-            text = self.text(path)
-            if run not in joined(text):
-                continue
-            for number, line in enumerate(request.clean(text).split("\n"), 1):
-                if run in joined(line):
-                    found.append(f"{path}:{number}")
         return found
 
     def clean(self, path: str, request: Forgotten) -> bool:

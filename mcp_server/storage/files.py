@@ -203,17 +203,13 @@ class Files(ABC):
 
     def nearest(self, path: str) -> str | None:
         """Returns the file whose path or name is most similar to `path`, if any."""
-        known = self._first()
+        known = [stat.path for stat in islice(self.walk(), MOST_SIMILAR)]
         by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
         if by_path:
             return by_path[0]
         by_name = {name.rsplit("/", 1)[-1]: name for name in reversed(known)}
         close = difflib.get_close_matches(path.rsplit("/", 1)[-1], list(by_name), n=1, cutoff=0.75)
         return by_name[close[0]] if close else None
-
-    def _first(self) -> list[str]:
-        """Returns the paths of the first MOST_SIMILAR files."""
-        return [stat.path for stat in islice(self.walk(), MOST_SIMILAR)]
 
     def missing(self, path: str) -> NotFound:
         """Returns the error for a missing file, with the nearest name."""
@@ -323,12 +319,10 @@ def is_untouched_template(path: str, text: str) -> bool:
     """Returns True if the user has not filled in a shipped file: `text` equals it, ignoring line ends, or has only
     headings and comments, as the files of earlier versions."""
     shipped = templates().get(path)
-    return shipped is not None and (_plain(shipped) == _plain(text) or _is_bare(text))
-
-
-def _is_bare(text: str) -> bool:
-    rest = without_comments(split_front_matter(text).body)
-    return all(not line.strip() or line.startswith("#") for line in rest.split("\n"))
+    if shipped is None:
+        return False
+    lines = without_comments(split_front_matter(text).body).split("\n")
+    return _plain(shipped) == _plain(text) or all(not line.strip() or line.startswith("#") for line in lines)
 
 
 def _plain(text: str) -> str:

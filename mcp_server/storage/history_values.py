@@ -101,13 +101,14 @@ class MergePlan:
     """A planned merge from the commit `old` to `tree`.
 
     `changed` maps a path to its entries in `old` and `tree`, each as `mode blob` or "". `both` are the paths that both
-    sides changed.
+    sides changed. `links` are symbolic links that only the other side has or has changed: they are not merged.
     """
 
     old: str
     tree: str
     changed: Mapping[str, tuple[str, str]]
     both: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,14 +199,6 @@ class Index(Protocol):
     async def close(self) -> None: ...
 
 
-class Scan(Protocol):
-    """Searches the files of a workspace without an index, by keywords."""
-
-    def search(self, query: IndexQuery, absence: str) -> Candidates:
-        """Returns the candidates for a query, without cosines, and a message; `absence` says what the index is. Blocks:
-        call it in a worker thread."""
-
-
 class Trees(Protocol):
     """Sets of files kept under a number, and given back byte for byte."""
 
@@ -227,10 +219,3 @@ class Trees(Protocol):
     def remove(self, number: str) -> None: ...
     def numbers(self) -> frozenset[str]:
         """Returns the numbers of all trees."""
-
-
-class ProjectFolders(Protocol):
-    """The client's project folders, if they are on this machine."""
-
-    def keys(self, folder: str, directory_id: Callable[[str], str]) -> tuple[str, ...]: ...
-    def name(self, folder: str) -> str: ...

@@ -68,7 +68,7 @@ async def change(state: State, session: str, how: Change, *, waits: bool = True)
     def changed(stored: Entries) -> tuple[tuple[Activations, Activations], Entries]:
         before = Activations.from_json(stored.get(place))
         after = how(before)
-        return (before, after), {place: after.to_json()} if after != before else {}
+        return (before, after), {place: asdict(after)} if after != before else {}
 
     return await state.change_entries([place], changed, waits=waits)
 
@@ -119,7 +119,8 @@ async def take(state: State, session: str, projects: Iterable[str], how: Callabl
         return False
 
     def taken(stored: Entries) -> tuple[bool, Entries]:
-        events = [_event(one) for place in waiting for one in stored.get(place, ())]
+        sent = [one for place in waiting for one in stored.get(place, ())]
+        events = [Event(one["topic"], one["by"], one["payload"] and Payload(**one["payload"])) for one in sent]
         written: dict[Place, Any] = dict.fromkeys(waiting)
         if events:
             written |= _changed(stored, {session: how(events)})
@@ -135,13 +136,8 @@ def _changed(stored: Entries, changes: Mapping[str, Change]) -> dict[Place, Any]
         before = Activations.from_json(stored.get((ACTIVE, session)))
         after = how(before)
         if after != before:
-            written[ACTIVE, session] = after.to_json()
+            written[ACTIVE, session] = asdict(after)
     return written
-
-
-def _event(stored: Mapping[str, Any]) -> Event:
-    sent = stored["payload"]
-    return Event(stored["topic"], stored["by"], sent and Payload(**sent))
 
 
 T = TypeVar("T")

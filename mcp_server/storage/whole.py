@@ -112,30 +112,12 @@ MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class FileVersion:
-    """A file's bytes after a commit; `data` is None if the commit deleted it."""
-
-    path: str
-    at: datetime
-    data: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class NewFile:
-    """A changed file of a new commit: its size and bytes, or None for both if it was deleted."""
-
-    path: str
-    size: int | None
-    parts: Iterable[bytes] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class NewCommit:
-    """A commit to be made. `files` is read once, in order."""
+    """A commit to be made. `files` are its changed files, read once, in order: path, size (None: deleted) and bytes."""
 
     at: datetime
     message: str
-    files: Iterable[NewFile]
+    files: Iterable[tuple[str, int | None, Iterable[bytes]]]
 
 
 def git(folder: Path, *arguments: str) -> bytes:
@@ -193,9 +175,9 @@ def read_bundle(bundle: Path, folder: Path, branch: str, *, bare: bool = False) 
         raise Invalid(f"the history in the export is damaged: {error.said}") from None
 
 
-def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterator[FileVersion]:
-    """Yields each version of each wanted plain file on a branch, oldest first. Merges are read from their first
-    parent."""
+def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterator[tuple[str, datetime, bytes | None]]:
+    """Yields each version of each wanted plain file on a branch, oldest first: path, time of the commit, and bytes
+    (None: deleted). Merges are read from their first parent."""
     if not any(name == f"refs/heads/{branch}" for _, name in refs(folder)):
         return
     options = ("--first-parent", "--reverse", "--raw", "--no-renames", "--no-abbrev", "-m", "-z", "--format=%ct")
@@ -217,13 +199,12 @@ def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterat
             if not wanted(path):
                 continue
             if status.startswith(b"D"):
-                yield FileVersion(path, at, None)
+                yield path, at, None
             elif mode.startswith(b"100"):  # neither a link nor a submodule
                 ask.write(blob + b"\n")
                 ask.flush()
                 size = int(answers.readline().split(b" ")[2])
-                data = answers.read(size + 1)[:-1]
-                yield FileVersion(path, at, data)
+                yield path, at, answers.read(size + 1)[:-1]
 
 
 def fast_import(folder: Path, commits: Iterable[NewCommit], tip: str | None, branch: str = BRANCH) -> str | None:
@@ -237,22 +218,18 @@ def fast_import(folder: Path, commits: Iterable[NewCommit], tip: str | None, bra
             seconds = int(commit.at.timestamp())
             out.write(f"commit refs/heads/{branch}\ncommitter {AUTHOR} {seconds} +0000\n".encode())
             out.write(b"data %d\n%s\n" % (len(text), text))
-            for file in commit.files:
-                _write_file(out, file)
+            for path, size, parts in commit.files:
+                name = '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+                if size is None:
+                    out.write(f"D {name}\n".encode())
+                    continue
+                out.write(f"M 100644 inline {name}\ndata {size}\n".encode())
+                for part in parts:
+                    out.write(part)
+                out.write(b"\n")
             out.write(b"\n")
         out.write(b"done\n")
     return tip_of(folder, branch)
-
-
-def _write_file(out: IO[bytes], file: NewFile) -> None:
-    name = '"' + file.path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    if file.size is None:
-        out.write(f"D {name}\n".encode())
-        return
-    out.write(f"M 100644 inline {name}\ndata {file.size}\n".encode())
-    for part in file.parts:
-        out.write(part)
-    out.write(b"\n")
 
 
 def _fields(stream: IO[bytes]) -> Iterator[bytes]:

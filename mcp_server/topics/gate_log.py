@@ -39,9 +39,6 @@ LEAST_GAIN = 0.02
 STEPS = 60
 """Thresholds that are tried: 0 to 0.6 in steps of 0.01."""
 
-NUISANCE = 3
-"""Useless matches, with no useful one, that make a trigger a nuisance."""
-
 
 @dataclass(frozen=True, slots=True)
 class KnownDecision:
@@ -56,7 +53,6 @@ class KnownDecision:
     gate_result: bool
     was_useful: bool
     decided_by: str = ""
-    matched: tuple[str, ...] = ()
 
     def at(self, threshold: float) -> bool:
         """Returns whether the topic would have been activated with this threshold."""
@@ -91,15 +87,6 @@ class Proposal:
     after: Quality
 
 
-@dataclass(frozen=True, slots=True)
-class Nuisance:
-    """A match of a topic's trigger that was useless `times` times and never useful."""
-
-    topic: str
-    matched: str
-    times: int
-
-
 def quality(decisions: Iterable[tuple[bool, bool]]) -> Quality:
     """Returns the quality of pairs (was activated, was useful)."""
     counted = Counter(decisions)
@@ -118,34 +105,12 @@ def proposals(past: Sequence[KnownDecision]) -> list[Proposal]:
         now = known[-1].threshold
         before = quality((one.at(now), one.was_useful) for one in known)
         tried = [quality((one.at(step / 100), one.was_useful) for one in known) for step in range(STEPS + 1)]
-        best = _middle(tried, now)
+        most = max(one.f for one in tried)
+        good = [step for step, one in enumerate(tried) if one.f == most]
+        best = good[len(good) // 2]
         if tried[best].f >= before.f + LEAST_GAIN:
             found.append(Proposal(topic, len(known), now, best / 100, before, tried[best]))
     return found
-
-
-def _middle(tried: Sequence[Quality], now: float) -> int:
-    """Returns, of the steps as good as the best, the middle of the run nearest to the present threshold."""
-    most = max(round(one.f, 6) for one in tried)
-    good = {step for step, one in enumerate(tried) if round(one.f, 6) == most}
-    first = last = min(good, key=lambda step: (abs(step - 100 * now), step))
-    while first - 1 in good:
-        first -= 1
-    while last + 1 in good:
-        last += 1
-    return (first + last) // 2
-
-
-def nuisances(past: Iterable[KnownDecision]) -> list[Nuisance]:
-    """Returns matches that repeatedly activated a topic for nothing, the most frequent first."""
-    matched = [one for one in past if one.gate_result and one.matched]
-    counted = Counter((one.topic_name, one.matched[0].casefold(), one.was_useful) for one in matched)
-    found = [
-        Nuisance(topic, matched, times)
-        for (topic, matched, useful), times in counted.items()
-        if not useful and times >= NUISANCE and (topic, matched, True) not in counted
-    ]
-    return sorted(found, key=lambda one: (-one.times, one.topic))
 
 
 FIELD = "similarity_threshold"
@@ -161,7 +126,6 @@ class GateTuning:
     before: Quality
     after: Quality
     proposals: tuple[Proposal, ...]
-    nuisances: tuple[Nuisance, ...]
     written: tuple[str, ...] = ()
 
 
@@ -184,7 +148,6 @@ async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
         before=_quality(past, now),
         after=_quality(past, now | new),
         proposals=tuple(proposed),
-        nuisances=tuple(nuisances(past)),
         written=written,
     )
 
@@ -387,13 +350,9 @@ class Pending:
 def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:
     """Returns whether an answer used a topic: its calls touched a file of the topic, or it has LEAST_USED of the
     topic's words. `answer` are its stems; `files` those of the topic, `touched` those of its calls."""
-    calls = list(touched)
-    if any(_same(file, path) for file in files for path in calls):
-        return True
+    calls = [path.replace("\\", "/").split("/") for path in touched]
+    for file in files:
+        steps = file.split("/")
+        if file and any(path[-len(steps) :] == steps for path in calls):
+            return True
     return len(set(unsaid) & set(answer)) >= LEAST_USED
-
-
-def _same(file: str, path: str) -> bool:
-    """Returns whether a client's path is a file of the workspace."""
-    steps, other = file.split("/"), path.replace("\\", "/").split("/")
-    return bool(file and path) and other[-len(steps) :] == steps

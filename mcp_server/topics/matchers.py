@@ -1,7 +1,6 @@
 """Matchers of triggers: path patterns, the literals of regular expressions, and the parts of a message.
 
-The parts are words, links, a raised voice, and blocks of code. A fence's own language is used. For a fence without one,
-and for indented code, the language whose typical constructs occur most often is used, if any.
+The parts are words, links, a raised voice, and fenced blocks of code with the language that the fence names.
 """
 
 from __future__ import annotations
@@ -225,11 +224,9 @@ def marks(text: str) -> Iterator[tuple[int, int]]:
 
 
 _FENCE = re.compile(
-    r"^ {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)\n(?P<body>.*?)(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)",
+    r"^ {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)\n.*?(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-_INDENTED = re.compile(r"(?:\A|(?<=\n)[ \t]*\n)(?P<body>(?:(?: {4}|\t)[^\n]*\S[^\n]*(?:\n|\Z)){2,})")
-_LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 
 ALIASES: Mapping[str, str] = {
     alias: name
@@ -253,47 +250,15 @@ ALIASES: Mapping[str, str] = {
 }
 """Other names of languages after a fence."""
 
-_MARKS: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(marks, re.MULTILINE)
-    for name, marks in {
-        "python": r"^\s*(?:def \w+\(.*:\s*$|class \w+.*:\s*$|(?:from [\w.]+ )?import [\w., ]+$|elif .*:|print[ (]"
-        r"|@\w+|if __name__|except\b.*:|with .+ as \w+:)",
-        "javascript": r"^\s*(?:const |let |var |function[ *(]|export |import .+ from ['\"]|module\.exports)|=>"
-        r"|console\.log",
-        "typescript": r"^\s*(?:interface \w+|type \w+ =|enum \w+|(?:public|private|readonly) \w+)|: (?:string|number"
-        r"|boolean)\b",
-        "java": r"^\s*(?:public|private|protected) (?:static |final )*(?:class|void|int|String)\b|System\.out\.",
-        "go": r"^\s*(?:package \w+$|func [\w(]|import \()|:= |fmt\.",
-        "rust": r"^\s*(?:fn \w+|pub fn|use [\w:]+;|impl\b|let mut )|println!|-> Result<",
-        "c": r"^\s*#include\s*<\w+\.h>|^\s*(?:int|void|char) \w+\(.*\)\s*\{|printf\(",
-        "cpp": r"^\s*#include\s*<\w+>|std::|cout <<|^\s*template\s*<",
-        "csharp": r"^\s*using [\w.]+;|Console\.Write|^\s*namespace \w+",
-        "ruby": r"^\s*(?:def \w+[^:]*$|require ['\"]|end$|puts )",
-        "php": r"<\?php|^\s*\$\w+ = |echo \$",
-        "shell": r"^\s*(?:#!.*sh$|\$ \w|sudo |export \w+=|if \[|fi$|done$|cd |git |npm |pip |curl )",
-        "sql": r"^\s*(?:(?i:select)\b.+(?i:from)\b|(?i:insert into|update \w+ set|create table|delete from"
-        r"|alter table)\b)",
-        "html": r"^\s*<(?:!DOCTYPE|html|div|head|body|p|span|a)\b",
-        "css": r"^\s*[.#]?[\w-]+\s*\{\s*$|^\s*[\w-]+:\s*[^;{]+;\s*$",
-        "json": r"^\s*[\[{]\s*$|^\s*\"[^\"]+\":\s",
-        "yaml": r"^\s*[\w-]+:(?:\s|$)",
-    }.items()
-}
-
 
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
-    """A block of code at characters `start` to `end` of a message; `language` is lower case, empty if unknown."""
+    """A block of code at characters `start` to `end` of a message; `language` is lower case, empty if the fence names
+    none."""
 
     language: str
     start: int
     end: int
-
-
-def blocks(text: str) -> tuple[CodeBlock, ...]:
-    """Returns the fenced and indented blocks of a message in order."""
-    fenced = list(_fenced(text))
-    return tuple(sorted((*fenced, *_indented(text, fenced)), key=lambda block: block.start))
 
 
 def plain(language: str) -> str:
@@ -302,29 +267,10 @@ def plain(language: str) -> str:
     return ALIASES.get(lower, lower)
 
 
-def _fenced(text: str) -> Iterator[CodeBlock]:
+def blocks(text: str) -> Iterator[CodeBlock]:
+    """Yields the fenced blocks of a message in order."""
     if "```" not in text and "~~~" not in text:
         return
     for match in _FENCE.finditer(text):
         named = re.match(r"[\w+#.-]+", match["info"].strip("{} ."))
-        yield CodeBlock(plain(named[0]) if named else _guessed(match["body"]), *match.span())
-
-
-def _indented(text: str, fenced: Sequence[CodeBlock]) -> Iterator[CodeBlock]:
-    if "\n    " not in text and "\n\t" not in text and not text.startswith(("    ", "\t")):
-        return
-    for match in _INDENTED.finditer(text):
-        if any(block.start <= match.start("body") < block.end for block in fenced):
-            continue
-        before = text[: match.start()].rstrip().rpartition("\n")[2]
-        if _LIST_ITEM.match(before) or _LIST_ITEM.match(match["body"]):
-            continue  # the further paragraphs of a list are indented, too
-        language = _guessed(match["body"])
-        if language:
-            yield CodeBlock(language, *match.span("body"))
-
-
-def _guessed(body: str) -> str:
-    counted = {name: sum(1 for _ in marks.finditer(body)) for name, marks in _MARKS.items()}
-    best = max(counted, key=lambda name: counted[name])
-    return best if counted[best] else ""
+        yield CodeBlock(plain(named[0]) if named else "", *match.span())

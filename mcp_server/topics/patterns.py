@@ -112,7 +112,7 @@ class _Message:
 
     @cached_property
     def code(self) -> tuple[matchers.CodeBlock, ...]:
-        return matchers.blocks(self.text)
+        return tuple(matchers.blocks(self.text))
 
     @cached_property
     def urls(self) -> tuple[matchers.Url, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -112,16 +112,9 @@ class Activations:
         """Returns a copy without that mark, because the message is recorded now."""
         return replace(self, ahead=tuple(mark for mark in self.ahead if mark != fingerprint(text)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns JSON values; `from_json` restores an equal value."""
-        topics = {name: asdict(one) for name, one in self.topics.items()}
-        for fields in topics.values():
-            del fields["name"]
-        return {"topics": topics, "corrections": [*map(asdict, self.corrections)], "ahead": list(self.ahead)}
-
     @classmethod
     def from_json(cls, stored: Any) -> Activations:
-        """Returns the stored activations; empty if they cannot be read."""
+        """Returns the activations that were stored with `asdict`; empty if they cannot be read."""
         try:
             topics = {name: {**one, "name": name} for name, one in stored["topics"].items()}
         except (AttributeError, KeyError, TypeError):
@@ -182,7 +175,7 @@ Kind = Literal[
 pattern           `match` is a regular expression with `flags` (letters of `imsx`)
 glob              path patterns (`*.py`, `docs/**/*.md`) for the files of tool calls and loaded chunks
 keywords          words and phrases, compared after folding; fires if `least` different ones occur as whole words
-code              code in fences or indented blocks in one of these languages
+code              code in fences that name one of these languages
 language          the natural language of a text, as ISO 639-1 codes (`de`)
 mention           names, as `@name` or as whole words; without names, any `@name`
 url               links to these hosts, or hosts with the beginning of a path (`github.com/*/*/pull/`)

@@ -6,7 +6,7 @@ includes the playbook for reviews.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -68,7 +68,11 @@ async def active_context(
 
     def read() -> InContext:
         active = as_texts(memory, topics, [living[name] for name in known])
-        return InContext(active, corrections, tuple(_keywords(memory, topics, known.values())))
+        words: list[str] = []
+        for topic in known.values():  # if a topic names no keywords, the words that are most typical of it
+            typical = similarity(memory, topics).typical_words
+            words += topic.keywords[:MOST_KEYWORDS] or typical(topic.name, OWN_WORDS)
+        return InContext(active, corrections, tuple(words))
 
     return await run_sync(read)
 
@@ -94,12 +98,6 @@ async def items_of_active(memory: Memory, session: str, stored: Activations) -> 
 def _items(topic: Topic) -> frozenset[str]:
     named = {item for item, category in extract(topic.instructions).items() if category != "keyword"}
     return frozenset(named.union(*map(extract, topic.keywords)))
-
-
-def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iterator[str]:
-    """Yields the keywords of each topic's file; if it has none, the words that are most typical of the topic."""
-    for topic in active:
-        yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).typical_words(topic.name, OWN_WORDS)
 
 
 def _as_text(paths: _Paths, topics: TopicSet, topic: Topic, active: TopicActivation) -> ActiveTopic:

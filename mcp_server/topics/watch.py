@@ -236,19 +236,18 @@ async def judge_message(
         memory, session, message, topics, tier1, leave_out=stored.off, quiet=quiet, exchange=exchange, turn=turn
     )
     active = [one for one in verdicts if one.active]
-    fired = tuple(
-        TopicActivation(
-            one.topic, exchange, describe_trigger(one.matches, one.score), one.score, people=_people(one.matches)
-        )
-        for one in active
-    )
+    fired = []
+    for one in active:
+        people = dict.fromkeys(match.said.lstrip("@") for match in one.matches if match.kind == "mention")
+        why = describe_trigger(one.matches, one.score)
+        fired.append(TopicActivation(one.topic, exchange, why, one.score, people=tuple(people)))
     wrong = (
         Correction(one.topic, match.correction, turn)
         for one in active
         for match in one.matches
         if match.correction and message.direction == "output"
     )
-    return Activated(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
+    return Activated(tuple(fired), tuple(dict.fromkeys(wrong)), tier1.troubles)
 
 
 def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, retry: bool = False) -> Tier1:
@@ -365,10 +364,6 @@ async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None
         record = {"digest": digest, "line": trouble.line, "what": trouble.what}
         if known != record:
             await memory.state.put(activations.CUT_OFF, trouble.topic, record, waits=False)
-
-
-def _people(matches: Sequence[Match]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.said.lstrip("@") for one in matches if one.kind == "mention"))
 
 
 def _notes(before: Activations, after: Activations, exchange: int, ttl: int) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, origin_key, slug_of, slugify
 from mcp_server.storage.history_values import unused
-from mcp_server.storage.local.folders import ProjectFolders
 from mcp_server.topics.front_matter import check
 from tests.gitting import git
 
@@ -68,7 +67,6 @@ async def test_an_origin_added_later_keeps_the_slug(memory: Memory, tmp_path: Pa
     before = await observe(memory, NewTurn("user", "hi"), at(folder))
     slug = (await project_of(memory, at(folder))).slug
     git(folder, "remote", "add", "origin", "git@example.com:ada/engine.git")
-    assert isinstance(memory.folders, ProjectFolders)
     memory.folders._git_keys.clear()  # as a new process would begin
     after = await project_of(memory, at(folder))
     assert after.key == "git:example.com/ada/engine"
@@ -88,7 +86,6 @@ async def test_a_marker_file_names_the_project_of_all_that_lies_below(memory: Me
 async def test_a_plain_folder_keeps_a_random_id(
     memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(memory.folders, ProjectFolders)
     memory.folders.temporary = tmp_path / "tmp"
     (tmp_path / "notes").mkdir()
     first = await project_of(memory, at(tmp_path / "notes"))
@@ -97,7 +94,6 @@ async def test_a_plain_folder_keeps_a_random_id(
 
 
 async def test_a_project_is_called_as_its_folder_where_its_key_says_nothing(memory: Memory, tmp_path: Path) -> None:
-    assert isinstance(memory.folders, ProjectFolders)
     memory.folders.temporary = tmp_path / "tmp"
     main = repository(tmp_path / "Winter Berth")
     git(main, "worktree", "add", str(tmp_path / "other"), "-b", "other")
@@ -112,7 +108,6 @@ async def test_a_project_is_called_as_its_folder_where_its_key_says_nothing(memo
 
 
 async def test_home_root_and_temporary_folders_are_no_projects(memory: Memory, tmp_path: Path) -> None:
-    assert isinstance(memory.folders, ProjectFolders)
     memory.folders.home = repository(tmp_path / "home")
     (tmp_path / "home" / "below").mkdir()
     for folder in (tmp_path / "home", tmp_path / "home" / "below", Path("/"), tmp_path, tmp_path / "missing", None):

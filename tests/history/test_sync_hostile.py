@@ -218,7 +218,10 @@ async def test_a_pushed_link_cannot_bring_a_file_into_the_topics(two: tuple[Memo
     for name, target in (("linked", "../topics"), ("machine", "../.local")):
         (place / "knowledge" / name).symlink_to(target)
     push(memory, tmp_path, {})
-    await sync(memory)
+    done = await sync(memory)
+    assert done.refused == ("knowledge/linked: it is a symbolic link", "knowledge/machine: it is a symbolic link")
+    assert not (memory.disk.root / "knowledge" / "linked").is_symlink()
+    assert memory.git.uncommitted(["knowledge"]) == []
     for name in ("linked", "machine"):
         (place / "knowledge" / name).unlink()
     push(memory, tmp_path, {"knowledge/linked/evil.md": EVIL, "knowledge/machine/settings.yaml": "llm: {}\n"})

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session, show_session
-from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
+from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.knowledge.anchor import anchor, anchored_ids, anchors, problems
@@ -131,8 +131,8 @@ async def test_a_broken_file_holds_nothing_stops_nothing_and_is_named(memory: Me
     assert memory.files.read_text("anchors.yaml") == "anchors: [oven\n"
 
 
-async def test_a_file_that_cannot_be_added_to_safely_is_left_alone(memory: Memory) -> None:
-    memory.files.write_atomic("anchors.yaml", "{mine: 1}\n")
-    with pytest.raises(Unavailable, match="by hand"):
+async def test_a_file_whose_anchors_are_no_list_is_left_alone(memory: Memory) -> None:
+    memory.files.write_atomic("anchors.yaml", "anchors: 1\n")
+    with pytest.raises(Invalid, match="by hand"):
         await anchor(memory, "boat", True)
-    assert memory.files.read_text("anchors.yaml") == "{mine: 1}\n"
+    assert memory.files.read_text("anchors.yaml") == "anchors: 1\n"

@@ -21,7 +21,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
-from mcp_server.storage.local.index.scan import Scan
+from mcp_server.storage.local.index.index import Scan
 from mcp_server.storage.postgres import locks, migrate, postings
 from mcp_server.storage.postgres.connections import CONNECTIONS, parse
 from mcp_server.storage.postgres.database import Connection
@@ -290,7 +290,7 @@ async def test_postings_are_merged_into_blocks_and_deleted_ones_leave_them(
 
 
 async def test_the_files_are_searched_before_they_are_indexed(storage: TeamStorage) -> None:
-    index = storage.index(None, "none", 0, scan=Scan)
+    index = storage.index(None, "none", 0, scan=lambda files, read: Scan(files, read).search)
     storage.files.write_atomic("knowledge/a.md", "The crane.\n")
     found = await candidates_of(index, parse_query("cranes", AT))
     assert (found.used, [one.text for one in found.found]) == ("scan", ["The crane."])

@@ -19,11 +19,9 @@ from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.topics.gate_log import (
     KnownDecision,
-    Nuisance,
     Pending,
     decisions,
     message_hash,
-    nuisances,
     proposals,
     quality,
     used,
@@ -173,7 +171,6 @@ def past(value: float, useful: bool, **given_: object) -> KnownDecision:
         "gate_result": value >= 0.28,
         "was_useful": useful,
         "decided_by": "arithmetic",
-        "matched": ("keywords: mail",),
         **given_,
     }
     return KnownDecision(**fields)  # type: ignore[arg-type]  # every field has its own type
@@ -204,13 +201,6 @@ def test_a_topic_without_triggers_is_out_under_its_threshold_whoever_would_decid
     one = past(0.3, True, tier1_matched=False, decided_by="llm", gate_result=True)
     assert one.at(0.3)
     assert not one.at(0.31)
-
-
-def test_a_match_that_was_always_useless_is_a_nuisance() -> None:
-    known = [past(0.4, False)] * 3 + [past(0.4, False, matched=("keywords: post",))] * 2
-    assert nuisances(known) == [Nuisance("mail", "keywords: mail", 3)]
-    assert nuisances([*known, past(0.4, True)]) == []
-    assert nuisances([past(0.1, False)] * 9) == [], "it never came in"
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans())))

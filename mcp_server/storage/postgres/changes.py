@@ -61,10 +61,11 @@ class TeamChanges(Changes):
                 loop.call_soon_threadsafe(publish, change)
 
         self._deliver = deliver
-        seen = await self._database.call(self._last)
+        last = "SELECT value FROM counter WHERE ws = %s AND name = 'change'"
+        (seen,) = await self._database.call(lambda connection: connection.row(last)) or (0,)
         self._threads = [
             threading.Thread(target=self._sending, name="change notices out", daemon=True),
-            threading.Thread(target=self._receiving, args=(seen,), name="change notices in", daemon=True),
+            threading.Thread(target=self._receiving, args=(int(seen),), name="change notices in", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -147,7 +148,3 @@ class TeamChanges(Changes):
             if sender != self._database.process:
                 self._deliver(Change(kind, path, session))
         return int(rows[-1][0]) if rows else seen
-
-    def _last(self, connection: Connection) -> int:
-        (last,) = connection.row("SELECT value FROM counter WHERE ws = %s AND name = 'change'") or (0,)
-        return int(last)

@@ -158,7 +158,9 @@ class Database:
                     self._check(unit.connection)
                     unit.connection.execute("COMMIT")
             finally:
-                _roll_back(unit.connection)
+                if not unit.connection.closed and unit.connection.info.transaction_status != pq.TransactionStatus.IDLE:
+                    with contextlib.suppress(psycopg.Error):
+                        unit.connection.execute("ROLLBACK")
                 self._pool.putconn(unit.connection)
 
     def within(self, unit: Unit) -> contextlib.AbstractContextManager[None]:
@@ -216,12 +218,6 @@ def _set(variable: ContextVar[T], value: T) -> Iterator[None]:
         yield
     finally:
         variable.set(before)
-
-
-def _roll_back(connection: Connection) -> None:
-    if not connection.closed and connection.info.transaction_status != pq.TransactionStatus.IDLE:
-        with contextlib.suppress(psycopg.Error):
-            connection.execute("ROLLBACK")
 
 
 @contextlib.contextmanager

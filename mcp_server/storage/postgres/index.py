@@ -25,9 +25,6 @@ from mcp_server.text.entries import Source
 from mcp_server.understanding.encoder import vector_of_query
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mcp_server.storage.index.scoring import QueryPlan, Scope
     from mcp_server.storage.index.searching import Near
 
@@ -60,7 +57,7 @@ class TeamIndex(Indexing):
 
                 planned, _, found = searching.candidates(near, lambda: vector_of_query(query.said or query.text))
             if self._scan and not planned.all_passages and self._waiting(connection):
-                return self._scan.search(query, "missing")
+                return self._scan(query, "missing")
             messages = [*self._embedding.messages(), *([problem] if problem else [])]
             return as_candidates(planned, found, query.mode, asked is not None, "1", messages)
 
@@ -68,18 +65,18 @@ class TeamIndex(Indexing):
 
     def _turns_near(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         vector = self._embedding.of_query(text) if turns else None
-        return {} if vector is None else self._database.run(lambda c: self._exchanges(c, vector, turns))
-
-    def _exchanges(
-        self, connection: Connection, vector: NDArray[np.float32], turns: Sequence[Source]
-    ) -> dict[Source, Exchange]:
-        rows = connection.execute(
-            "SELECT DISTINCT n.path, n.mark, n.part, n.vector FROM unnest(%s::text[], %s::bigint[]) AS t (path, turn) "
-            "JOIN passage n ON n.ws = %s AND n.path = t.path AND n.mark BETWEEN t.turn - 1 AND t.turn + 1 "
-            "WHERE n.part < %s AND length(n.vector) = %s",
-            ([one.path for one in turns], [one.turn for one in turns], connection.ws, EXCHANGE_PARTS, 2 * len(vector)),
-            binary=True,
-        ).fetchall()
+        if vector is None:
+            return {}
+        paths, marks, size = [one.path for one in turns], [one.turn for one in turns], 2 * len(vector)
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                "SELECT DISTINCT n.path, n.mark, n.part, n.vector FROM unnest(%s::text[], %s::bigint[]) "
+                "AS t (path, turn) JOIN passage n ON n.ws = %s AND n.path = t.path "
+                "AND n.mark BETWEEN t.turn - 1 AND t.turn + 1 WHERE n.part < %s AND length(n.vector) = %s",
+                (paths, marks, connection.ws, EXCHANGE_PARTS, size),
+                binary=True,
+            ).fetchall()
+        )
         return exchanges_of(sorted(rows, key=lambda row: row[:3]), vector, turns)
 
     def embed_ahead(self, text: str) -> None:

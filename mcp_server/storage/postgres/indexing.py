@@ -34,7 +34,7 @@ from mcp_server.storage.index.file_reader import (
     transcripts_last,
 )
 from mcp_server.storage.index.scoring import import_numpy, in_bytes, packed_about, passage_of
-from mcp_server.storage.ports import Progress, Scan
+from mcp_server.storage.ports import Progress
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import TeamFiles
@@ -42,7 +42,7 @@ from mcp_server.storage.postgres.postings import LINES, SAID
 from mcp_server.storage.postgres.searching import COLUMNS, NAMES, as_vector
 from mcp_server.storage.sqlite import Stems, driver
 from mcp_server.storage.state import storable
-from mcp_server.storage.values import FOLDERS, is_indexed
+from mcp_server.storage.values import FOLDERS, Candidates, IndexQuery, is_indexed
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class _Planned:
     plan: Plan
 
 
-MakeScan = Callable[[Files, Callable[[str], FileContent]], Scan]
-"""(files, how to read one) → a scan of them."""
+MakeScan = Callable[[Files, Callable[[str], FileContent]], Callable[[IndexQuery, str], Candidates]]
+"""(files, how to read one) → a function that searches them without an index: `local.index.index.Scan.search`."""
 
 
 class Indexing:

@@ -38,11 +38,9 @@ from mcp_server.storage.whole import (
     ORDERS,
     PART_BYTES,
     TABLES,
-    FileVersion,
     MovedFile,
     MovedHistory,
     NewCommit,
-    NewFile,
     Sink,
     Source,
     dump_history,
@@ -192,7 +190,7 @@ def _unknown(connection: Connection, known: Mapping[str, int], tracked: Sequence
 
 def _commit(connection: Connection, group: Sequence[_New]) -> NewCommit:
     files = (
-        NewFile(one.path, one.size, () if one.size is None else stored_parts(connection, one.path, one.version))
+        (one.path, one.size, () if one.size is None else stored_parts(connection, one.path, one.version))
         for one in group
     )
     return NewCommit(group[-1].at, message([one.path for one in group]), files)
@@ -315,8 +313,8 @@ def load(database: Database, source: Source) -> None:
             if history is not None:
                 repository = Path(place) / "git"
                 read_bundle(history.bundle, repository, history.branch, bare=True)
-                for one in versions(repository, history.branch, has_history):
-                    _add_version(connection, one)
+                for path, at, data in versions(repository, history.branch, has_history):
+                    _add_version(connection, path, at, data)
                 with history.bundle.open("rb") as stream:
                     parts = iter(lambda: stream.read(PART_BYTES), b"")
                     _add_file(connection, MovedFile(BUNDLE, 0, False), parts)
@@ -361,14 +359,14 @@ def _load_rows(connection: Connection, source: Source) -> None:
             connection.cursor().executemany(statement, some)
 
 
-def _add_version(connection: Connection, one: FileVersion) -> None:
+def _add_version(connection: Connection, path: str, at: datetime, data: bytes | None) -> None:
     (version,) = connection.row(
         "INSERT INTO file_version (ws, path, version, at, size) SELECT %s, %s, "
         "1 + coalesce((SELECT max(version) FROM file_version WHERE ws = %s AND path = %s), 0), "
         "least(%s, clock_timestamp()), %s RETURNING version",
-        *(one.path, connection.ws, one.path, one.at, None if one.data is None else len(one.data)),
+        *(path, connection.ws, path, at, None if data is None else len(data)),
     )
-    _add_parts(connection, one.path, version, [one.data] if one.data else [])
+    _add_parts(connection, path, version, [data] if data else [])
 
 
 def _add_file(connection: Connection, found: MovedFile, parts: Iterable[bytes]) -> None:

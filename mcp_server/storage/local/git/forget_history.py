@@ -73,7 +73,7 @@ class Rewriter:
         self._met.clear()
         lines: list[bytes] = []
         changed = own = False
-        for line in _headers(head):
+        for line in re.sub(rb"\n(?! )", b"\0", head).split(b"\0"):  # each with its continuation lines
             fresh = line
             if line.startswith(b"tree "):
                 old = line[5:].decode()
@@ -209,11 +209,6 @@ class Rewriter:
         if self.folder is not None:
             store(self.folder, kind, data, oid)
         return oid
-
-
-def _headers(head: bytes) -> list[bytes]:
-    """Returns the headers of a commit, each with its continuation lines."""
-    return re.sub(rb"\n(?! )", b"\0", head).split(b"\0")
 
 
 def _free(name: bytes, taken: Iterable[bytes]) -> bytes:

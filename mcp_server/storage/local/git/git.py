@@ -197,20 +197,18 @@ _HEAD_BYTES = 4096
 """Bytes of a transcript that contain its front matter, which has the end of the conversation."""
 
 
-def _now() -> datetime:
-    return datetime.now().astimezone()
-
-
 class Git(Repository):
     """The git repository of a workspace. `clock` dates commits and tags.
 
     `files` are the workspace's files, if `.local/` is elsewhere.
     """
 
-    def __init__(self, root: Path, clock: Callable[[], datetime] = _now, files: WorkspaceFiles | None = None) -> None:
+    def __init__(
+        self, root: Path, clock: Callable[[], datetime] | None = None, files: WorkspaceFiles | None = None
+    ) -> None:
         super().__init__(root)
-        self.clock = clock
-        self._committer = Committer(self, clock)
+        self.clock = clock or (lambda: datetime.now().astimezone())
+        self._committer = Committer(self, self.clock)
         self.past = Past(self)
         self.merging = Merger(self, self._committer, files or WorkspaceFiles(root))
         self.remote = Remote(self)

@@ -48,7 +48,7 @@ class Merger:
     ) -> MergePlan:
         """Plans the merge of the commit or tree `theirs` into the commit `old`, with the merge base `base`, if any.
 
-        Paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
+        Symbolic links and paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
         """
         with self._repository.index_of(None) as index:
             common = base or self._repository.text("mktree", stdin=b"")
@@ -56,12 +56,13 @@ class Merger:
             both = self._resolve(index, resolve, common, (old, theirs))
             tree = self._repository.text("write-tree", index=index)
             changed = self._changed(old, tree)
-            kept = {path: entries[0] for path, entries in changed.items() if keep(path)}
+            links = [path for path, entries in changed.items() if any(entry.startswith(_LINK) for entry in entries)]
+            kept = {path: entries[0] for path, entries in changed.items() if keep(path) or path in links}
             if kept:
                 self._repository.set_entries(index, kept)
                 tree = self._repository.text("write-tree", index=index)
-                changed = {path: entries for path, entries in changed.items() if path not in kept}
-        return MergePlan(old, tree, changed, tuple(path for path in both if path in changed))
+                changed = self._changed(old, tree)
+        return MergePlan(old, tree, changed, tuple(path for path in both if path in changed), tuple(links))
 
     def replaced(self, plan: MergePlan, contents: Mapping[str, bytes | None]) -> MergePlan:
         """Returns the plan with these contents instead; None removes a file."""
@@ -101,8 +102,6 @@ class Merger:
             with self._repository.index_of(plan.tree) as index:
                 paths, prefix = nul([path for path, (_, new) in wanted.items() if new]), f"--prefix={fresh}{os.sep}"
                 self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=paths)
-            written += self._relinked(wanted, fresh)  # before the files, because a folder may replace a link
-            wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
             places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
             live = {path: _read(place) for path, place in places.items()}
             unchanged = self._as_committed(wanted, live)
@@ -110,8 +109,6 @@ class Merger:
                 if old.startswith(_MODULE) or new.startswith(_MODULE):
                     continue  # another repository: its owner checks it out
                 now = live[path]
-                if old.startswith(_LINK) and not new:
-                    continue
                 data = (fresh / path).read_bytes() if new else None
                 if path not in unchanged and now is not None and now != data:
                     data = now if data is None else resolve(path, self.content(path, old), now, data)
@@ -134,12 +131,13 @@ class Merger:
         forward: str | None = None,
         held: frozenset[str] = frozenset(),
     ) -> str | None:
-        """Moves HEAD to a new commit of the plan, or to `forward`, which has its tree. Returns None if HEAD moved
+        """Moves HEAD to a new commit of the plan, or to `forward` if it has the plan's tree. Returns None if HEAD moved
         meanwhile.
 
         Paths in `held` differ between HEAD and the work tree afterwards; the user's index skips them.
         """
-        commit = forward or self._committer.put(plan.tree, parents, message)
+        fits = forward is not None and self._repository.text("rev-parse", f"{forward}^{{tree}}") == plan.tree
+        commit = forward if forward and fits else self._committer.put(plan.tree, parents, message)
         hidden = [path for path in self._left_out_here(list(plan.changed)) | held if plan.changed[path][1]]
         subject = message.split("\n", 1)[0]
         if not self._committer.advance(plan.old, commit, plan.changed, f"merge: {subject}"):
@@ -170,25 +168,6 @@ class Merger:
     def _mark(self, how: str, paths: Sequence[str]) -> None:
         if paths:
             self._repository.run("update-index", how, "-z", "--stdin", stdin=nul(sorted(paths)))
-
-    def _relinked(self, wanted: Mapping[str, tuple[str, str]], fresh: Path) -> list[str]:
-        """Removes and creates symbolic links, never their targets, and returns their paths."""
-        done: list[str] = []
-        for path, (old, new) in wanted.items():
-            if not (old.startswith(_LINK) or new.startswith(_LINK)):
-                continue
-            above, _, name = path.rpartition("/")
-            place = (self._files.resolve(above) if above else self._files.root) / name
-            if old.startswith(_LINK) and place.is_symlink():
-                if os.fsencode(place.readlink()) != self._repository.run("cat-file", "blob", old.split(" ")[1]):
-                    continue  # changed in the work tree
-                place.unlink()
-                done.append(path)
-            if new.startswith(_LINK) and not os.path.lexists(place):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.symlink_to((fresh / path).readlink())
-                done.append(path)
-        return done
 
     def _resolve(self, index: Path, resolve: Resolve, common: str, sides: tuple[str, str]) -> list[str]:
         """Merges every path that both sides changed since `common`, in a private index, and returns the paths."""

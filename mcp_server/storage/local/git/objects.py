@@ -45,7 +45,10 @@ class GitTrees:
     def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
         names, known = self._names(contents), self.known(contents) if known is None else known
         self._write({path: (name, contents[path]) for path, name in names.items() if path not in known})
-        self._repository.run(*_ON_DISK, "update-ref", REFS + number, self._tree(names))
+        with self._repository.index_of(None) as index:
+            self._repository.set_entries(index, {path: f"100644 {name}" for path, name in names.items()})
+            tree = self._repository.text(*_ON_DISK, "write-tree", index=index)
+        self._repository.run(*_ON_DISK, "update-ref", REFS + number, tree)
         return f"{PREFIX}{number}"
 
     def tree_of(self, number: str) -> str | None:
@@ -103,11 +106,6 @@ class GitTrees:
         for name, data in missing.values():
             if name not in written:
                 self._repository.run(*write, "--stdin", stdin=data)
-
-    def _tree(self, names: Mapping[str, str]) -> str:
-        with self._repository.index_of(None) as index:
-            self._repository.set_entries(index, {path: f"100644 {name}" for path, name in names.items()})
-            return self._repository.text(*_ON_DISK, "write-tree", index=index)
 
 
 @contextlib.contextmanager

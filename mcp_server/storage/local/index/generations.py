@@ -20,7 +20,7 @@ from pathlib import Path
 from mcp_server.errors import Unavailable
 from mcp_server.storage.index.scoring import import_numpy
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.index.searching import Matrix, state
+from mcp_server.storage.local.index.searching import state
 from mcp_server.storage.local.index.tables import SCHEMA, load_vectors, refill
 from mcp_server.storage.local.locks import Held, Locks
 from mcp_server.storage.sqlite import Database, DatabaseBroken, Stems, inode_of
@@ -60,7 +60,6 @@ class Opened:
     inode: int
     words: Connected
     near: Connected
-    matrix: Matrix = field(default_factory=Matrix)
     names: dict[int, str] = field(default_factory=dict)
     users: int = 0
     retired: bool = False
@@ -193,7 +192,8 @@ class Generations:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             while True:
-                number = max([self.current() or 0, *self._numbers()]) + 1
+                there = [int(file.stem.rpartition("-")[2]) for file in self.folder.glob(f"{self._prefix}-[0-9]*.db")]
+                number = max([self.current() or 0, *there]) + 1
                 held = self._locks.share(self._lock(number))
                 if held is None:
                     continue
@@ -242,9 +242,6 @@ class Generations:
                     file.with_name(file.name + ending).unlink()
         held.release(forget=True)
         return not file.exists()
-
-    def _numbers(self) -> list[int]:
-        return [int(file.stem.rpartition("-")[2]) for file in self.folder.glob(f"{self._prefix}-[0-9]*.db")]
 
     def _lock(self, number: int) -> str:
         return f"index-{self._prefix}-{number}"

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,14 +27,17 @@ from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of, import_numpy, numpy_is_there
 from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Counts, Maintenance, count_contents
-from mcp_server.storage.local.index.scan import Scan
-from mcp_server.storage.local.index.searching import LocalSearching, nearest, state
-from mcp_server.storage.local.index.writer import read_file
+from mcp_server.storage.local.index.searching import LocalSearching, nearest, nearest_of, state
+from mcp_server.storage.local.index.tables import create
+from mcp_server.storage.local.index.writer import Piece, known_units, read_file, write
 from mcp_server.storage.ports import Progress
-from mcp_server.storage.sqlite import driver
+from mcp_server.storage.sqlite import Stems, driver
 from mcp_server.storage.state import storable
 from mcp_server.storage.values import (
+    FOLDERS,
+    USUAL,
     Candidates,
+    FileStat,
     IndexQuery,
     IndexStatus,
     TurnsNear,
@@ -39,13 +46,12 @@ from mcp_server.storage.values import (
 from mcp_server.understanding.encoder import vector_of_query
 
 if TYPE_CHECKING:
-    import sqlite3
-
     import numpy as np
     from numpy.typing import NDArray
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
+    from mcp_server.storage.files import Files
     from mcp_server.storage.index.searching import Near, Vector
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.locks import Locks
@@ -112,7 +118,7 @@ class Index(Maintenance):
                     found.append((None, []))
                     continue
                 searching = LocalSearching(connection, {}, opened.near.stems, query)
-                look = nearest if by_vec else opened.matrix.nearest
+                look = nearest if by_vec else nearest_of
                 found.append((vector, look(searching, vector, searching.scope())))
             near.set_result(found)  # the other thread reads their rows meanwhile
             about.set_result(
@@ -367,3 +373,56 @@ def _holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts:
         (path,),
     ).fetchall()
     return len(stored) == len(expected) and set(stored) == expected
+
+
+MOST_BYTES = 64_000_000
+"""Bytes that a scan reads at most, newest files first."""
+
+
+class Scan:
+    """Searches the files without an index, by keywords: slow for many files, but always possible. Both engines use it
+    while their index is missing. Safe to call from several threads.
+
+    `read_file` returns the passages of a file. The passages are indexed in memory, and again if a file has changed.
+    """
+
+    def __init__(self, files: Files, read_file: Callable[[str], FileContent]) -> None:
+        self._files = files
+        self._read_file = read_file
+        self._lock = threading.Lock()
+        self._index: tuple[sqlite3.Connection, Stems] | None = None
+        self._indexed: dict[str, FileStat] = {}
+
+    def search(self, query: IndexQuery, absence: str) -> Candidates:
+        message = (
+            f"the search index is {absence}: the files were read instead, by keywords only. "
+            "The server rebuilds it, or `context-manager reset --index --apply`"
+        )
+        import_numpy()
+        with self._lock:
+            connection, stems, is_whole = self._current()
+            searching = LocalSearching(connection, {}, stems, replace(query, mode="keyword", depth=USUAL))
+            planned, _, found = searching.candidates(lambda plan, scope: (None, []), lambda: None)
+        if not is_whole:
+            message += "; the oldest files of this large workspace were left out"
+        return replace(as_candidates(planned, found, "keyword", False, "none", (message,)), used="scan")
+
+    def _current(self) -> tuple[sqlite3.Connection, Stems, bool]:
+        """Returns the index in memory of the files as they are now, and whether it has all of them."""
+        if self._index is None:
+            connection: sqlite3.Connection = driver().module.connect(":memory:", check_same_thread=False)
+            create(connection, "none", 0, vectors=False)
+            self._index = connection, Stems(connection)
+        connection, stems = self._index
+        found = [stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path)]
+        newest = sorted(found, key=lambda stat: -stat.mtime_ns)
+        sizes = accumulate(stat.size for stat in newest)
+        now = {stat.path: stat for stat, size in zip(newest, sizes, strict=True) if size <= MOST_BYTES}
+        for path in self._indexed.keys() - now.keys():
+            write(connection, stems, Piece([plan(FileContent(path, gone=True), {})]), [], None)
+        for path, stat in now.items():
+            if self._indexed.get(path) != stat:
+                planned = plan(self._read_file(path), known_units(connection, path))
+                write(connection, stems, Piece([planned]), [signals_of(row) for row in planned.rows], None)
+        self._indexed = now
+        return connection, stems, len(now) == len(found)

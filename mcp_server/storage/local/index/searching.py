@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.embed.providers import LEADING
@@ -183,50 +182,6 @@ def nearest(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope
 
 def _by_distance(rows: Iterable[tuple[Any, ...]], most: int) -> list[int]:
     return [row[0] for row in sorted(rows, key=lambda row: row[1])[:most]]
-
-
-@dataclass(slots=True)
-class Matrix:
-    """All vectors of an index in memory, about 1 KB each: for machines without sqlite-vec."""
-
-    version: tuple[int, int] | None = None
-    ids: NDArray[np.int64] | None = None
-    rows: NDArray[np.float32] | None = None
-    derived: NDArray[np.bool_] | None = None
-
-    def nearest(self, searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-        """Returns the passages of the scope nearest to a unit vector, nearest first, by exact cosine."""
-        import numpy as np
-
-        self._fill(searching.connection)
-        if self.ids is None or self.rows is None or self.derived is None or not len(self.ids):
-            return []
-        ids, cosines = self.ids, self.rows @ vector
-        if not scope.lines:
-            cosines[self.derived] = -np.inf
-        if not scope.everything:
-            inside = searching.ids(f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", *scope.values)
-            seen = np.isin(ids, np.array(inside, dtype=np.int64))
-            ids, cosines = ids[seen], cosines[seen]
-        best = np.argsort(-cosines, kind="stable")[: searching.depth.meaning]
-        return [int(ids[place]) for place in best if cosines[place] > -np.inf]
-
-    def _fill(self, connection: sqlite3.Connection) -> None:
-        import numpy as np
-
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
-        (rows,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
-        if self.version == (version, rows):
-            return
-        found = connection.execute(
-            "SELECT p.id, p.vector, m.derived FROM passages p JOIN knowledge_meta m ON m.id = p.id "
-            "WHERE p.vector IS NOT NULL ORDER BY p.id"
-        ).fetchall()
-        self.ids = np.array([row[0] for row in found], dtype=np.int64)
-        self.derived = np.array([row[2] for row in found], dtype=bool)
-        joined = np.frombuffer(b"".join(row[1] for row in found), dtype="<f2")
-        self.rows = joined.reshape(len(found), -1).astype(np.float32) if found else None
-        self.version = (version, rows)
 
 
 def nearest_of(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
