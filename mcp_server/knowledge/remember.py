@@ -120,12 +120,6 @@ async def write(
     return done
 
 
-async def write_entry(memory: Memory, entry: str, place: Place, session: str) -> Remembered:
-    """Appends one entry to a knowledge file unless the file has it. For callers that hold the lock of the session's
-    transcript, in which nothing is recorded."""
-    return (await _apply(memory, NewFact(entry, "journal"), place, session))[0]
-
-
 def needs_approval(memory: Memory, path: str) -> bool:
     """Returns whether a change of this file needs the user's approval."""
     return memory.settings.knowledge.approve and is_for_own_hand(path)

@@ -58,7 +58,7 @@ ITEM_PAGES = ("knowledge/projects/", "knowledge/reference/")
 """Folders of the pages that hold decisions and open items."""
 
 FLUSHED = ("Decision:", "Lesson:", "To-do:")
-"""Beginnings of journal lines that the flush before a drop writes: nobody else does."""
+"""Beginnings of journal lines that earlier versions wrote when a text left the context: these lines stay."""
 
 
 @dataclass(frozen=True, slots=True)
