@@ -15,7 +15,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import cold_records, drops
+from mcp_server.pressure.cold import cold_records
 from mcp_server.pressure.health import health
 from mcp_server.pressure.log import Spread, histogram, log_stats, since, spread, tuning
 from mcp_server.recovery.recover import recover
@@ -63,34 +63,11 @@ async def test_an_ended_conversation_is_shown_when_it_is_named(memory: Memory) -
         await health(memory, "nobody")
 
 
-async def test_each_drop_is_listed_and_whether_it_can_come_back(memory: Memory) -> None:
-    await grow(memory)
-    listed = await drops(memory, "s")
-    assert {one.chunk_id for one in listed} == {record.chunk_id for record in await cold_records(memory, "s")}
-    assert all(one.recoverable and one.reason in ("compaction", "low_relevance") for one in listed)
-    await recover(memory, listed[0].chunk_id, USER, apply=True)
-    again = await drops(memory, "s")
-    assert [one.recoverable for one in again].count(False) == 1
-    assert len(again) == len(listed)
-    assert await drops(memory, "s", limit=2) == again[:2]
-
-
-async def test_without_the_log_cold_storage_tells(memory: Memory, workspace: Path) -> None:
-    await grow(memory)
-    before = await drops(memory)
-    (workspace / ".local/logs/context/drops.jsonl").unlink()
-    after = await drops(memory)
-    assert {one.chunk_id for one in after} == {one.chunk_id for one in before}
-    assert all(one.threshold_used is None for one in after)
-    await end_session(memory, "s")  # what was live to the end is in cold storage too, and was never dropped
-    assert {one.chunk_id for one in await drops(memory)} == {one.chunk_id for one in before}
-
-
 async def test_a_chunk_that_is_asked_for_again_within_ten_exchanges_counts_against_the_policy(
     memory: Memory, clock: Clock
 ) -> None:
     await grow(memory)
-    first, second, *_ = await drops(memory, "s")
+    first, second, *_ = await cold_records(memory, "s")
     before = (await tuning(memory)).stats.soon
     await recover(memory, first.chunk_id, USER, apply=True)
     assert (await tuning(memory)).stats.soon == before + 1
