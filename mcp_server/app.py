@@ -51,7 +51,6 @@ from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
-from mcp_server.storage.logs import AdvisorFiles
 from mcp_server.storage.state import State
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
@@ -121,8 +120,6 @@ async def open_memory(
         if llm is None and chosen.large and chosen.small:
             ledger = LlmLedger(state)
             llm = MeteredLlm(chosen.large, chosen.small, settings.llm, ledger, files, now, local_date, chosen.own)
-        advisor = AdvisorFiles(files)
-        stack.callback(advisor.close)
         memory = Memory(
             settings=settings,
             disk=parts.disk,
@@ -131,7 +128,6 @@ async def open_memory(
             state=state,
             live=LiveSets(state),
             cold=ColdStorage(files),
-            advisor=advisor,
             lexicon=parts.lexicon,
             topics=TopicFiles(files),
             locks=parts.locks,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mcp_server.storage.files import Files
     from mcp_server.storage.forgotten import ForgottenTexts
     from mcp_server.storage.live_sets import ColdStorage, LiveSets
-    from mcp_server.storage.logs import AdvisorFiles
     from mcp_server.storage.ports import History, Index, Locks, ProjectFolders
     from mcp_server.storage.state import State
     from mcp_server.storage.topics import TopicFiles
@@ -60,7 +59,6 @@ class Memory:
     state: State
     live: LiveSets
     cold: ColdStorage
-    advisor: AdvisorFiles
     lexicon: Callable[[], tuple[Lexicon, str]]
     """Returns the advisor's word lists, and the problem of the user's own file if the built-in lists are used."""
     topics: TopicFiles
