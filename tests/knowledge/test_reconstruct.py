@@ -63,7 +63,7 @@ async def test_the_same_extractors_make_the_same_memory(memory: Memory) -> None:
     await reconstruct(memory, "again")
     found = await compare(memory, ["again"])
     live, again = found.versions
-    assert (live.lines, live.sources, live.turns) == (again.lines, again.sources, again.turns)
+    assert (live.files, live.lines, live.sources) == (again.files, again.lines, again.sources)
     assert found.deltas["again"].files == ()
 
 
