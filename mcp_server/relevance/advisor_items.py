@@ -197,9 +197,6 @@ class Lexicon:
     generic: _Words
 
 
-_LEXICON = TypeAdapter(Lexicon)
-
-
 @dataclass(frozen=True, slots=True)
 class AdvisorScore:
     """A score with its terms: `total` is their sum; `why` explains the relevance."""
@@ -286,7 +283,8 @@ def read_lexicon(read: Callable[[str], bytes], chosen: str | None) -> tuple[Lexi
 def parsed(text: str, where: str) -> Lexicon:
     """Returns the lexicon of a YAML text. Raises Invalid that names `where` and the wrong group."""
     try:
-        return _LEXICON.validate_python({"technologies": {}, "layers": {}, "generic": [], **load(text, where)})
+        fields = {"technologies": {}, "layers": {}, "generic": [], **load(text, where)}
+        return TypeAdapter(Lexicon).validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         place, what = ": ".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
