@@ -84,7 +84,10 @@ async def extract(
     """
     extractors = chosen(names)
     done = Extracted(dry_run)
-    paths = await _paths(memory, session)
+    if session is None:
+        paths = await run_sync(lambda: sorted(memory.transcripts.all()))
+    else:
+        paths = list((await sessions.show_session(memory, session)).paths)
     known = await memory.state.entries(EXTRACTED)
     waiting: list[_Read] = []
 
@@ -153,12 +156,6 @@ async def queue_outdated(memory: Memory) -> int:
             continue
         await queue_extraction(memory, path, session)
     return len(old)
-
-
-async def _paths(memory: Memory, session: str | None) -> list[str]:
-    if session is None:
-        return await run_sync(lambda: sorted(memory.transcripts.all()))
-    return list((await sessions.show_session(memory, session)).paths)
 
 
 @dataclass(frozen=True, slots=True)

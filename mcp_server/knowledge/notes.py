@@ -54,11 +54,11 @@ def _turn(stored: object) -> object:
     return {"number": number, "role": role, "content": content, "at": at, "tool_calls": [{"name": ""}] if tools else []}
 
 
-def _turn_values(turn: Turn) -> list[Any]:
-    return [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)]
-
-
-_Turn = Annotated[Turn, BeforeValidator(_turn), PlainSerializer(_turn_values)]
+_Turn = Annotated[
+    Turn,
+    BeforeValidator(_turn),
+    PlainSerializer(lambda one: [one.number, one.role, one.content, moment_text(one.at), bool(one.tool_calls)]),
+]
 _Call = Annotated[ToolCall, BeforeValidator(partial(_named, ToolCall)), PlainSerializer(_values)]
 _Likely = Annotated[Likely, BeforeValidator(partial(_named, Likely)), PlainSerializer(_values)]
 

@@ -79,7 +79,8 @@ async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
 
 
 def _compared(memory: Memory, places: Mapping[str, Path], begun: Mapping[str, str | None]) -> Comparison:
-    trees = {name: _tree(WorkspaceFiles(place)) for name, place in places.items()}
+    there = {name: WorkspaceFiles(place) for name, place in places.items()}
+    trees = {name: bodies_of(files, [*markdown_in(files, *FOLDERS), MEMORY]) for name, files in there.items()}
     versions = tuple(_version(name, tree) for name, tree in trees.items())
     live = trees[LIVE]
     deltas = {
@@ -95,11 +96,6 @@ def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> di
         return None
     found = memory.git.committed_texts(list(live), commit)
     return {path: split_front_matter(text).body for path, text in found.items() if text is not None}
-
-
-def _tree(files: WorkspaceFiles) -> dict[str, str]:
-    """Returns the bodies of all files that extractors may write, by path."""
-    return bodies_of(files, sorted({*markdown_in(files, *FOLDERS), MEMORY}))
 
 
 def _version(name: str, tree: Mapping[str, str]) -> Version:
