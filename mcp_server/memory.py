@@ -78,7 +78,7 @@ class Memory:
     local_date: Callable[[datetime], str]
     """Returns the user's date of a moment, as YYYY-MM-DD."""
     templates: Callable[[str], str]
-    """Returns an LLM template by its name: `enrich_checkpoint` is `prompts/enrich_checkpoint.md`."""
+    """Returns an LLM template by its name: `review_items` is `prompts/review_items.md`."""
     recognizer: Callable[[], Model]
     """Returns the model that finds decisions, rules, facts and open items. Loads it on first use."""
     llm: Llm | None = None

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.enrichment import unfenced
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import extractors as ours
@@ -55,11 +55,11 @@ LONGEST_MESSAGE = 800
 """Characters of a message that are shown, and in which a quote may be."""
 
 
-def _shown(turn: Turn, context: Context) -> str:
+def _shown(turn: Turn, day_of: Callable[[datetime], str]) -> str:
     """Returns a message as a request shows it, safe for a prompt."""
     who = turn.name or {"user": "The user", "agent": "The assistant"}.get(turn.role, "System")
     said = neutralise(clipped(turn.content, LONGEST_MESSAGE))
-    return f"[{turn.number}] {neutralise(who)}, {context.day_of(turn.at)}: {said}"
+    return f"[{turn.number}] {neutralise(who)}, {day_of(turn.at)}: {said}"
 
 
 LEAST_QUOTE = 3
@@ -74,6 +74,7 @@ MOST_ADDED = 3
 SUPPORTED = 0.6
 """Share of the content words of a rewording that its messages must say."""
 
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(
     r"[^\W_]*(?:[a-z][A-Z]|[A-Z]{2}|[^\W\d]\d|\d[^\W\d]|\w[_./]\w)[\w./-]*\w|(?<=[a-z,;] )[A-ZČĆŠŽĐÄÖÜ][\w-]+"
@@ -104,12 +105,12 @@ class Window:
     turns: tuple[Turn, ...]
     items: Mapping[str, Item]
 
-    def prompt(self, template: str, context: Context) -> str:
+    def prompt(self, template: str, day_of: Callable[[datetime], str]) -> str:
         """Returns the request."""
         items = [
             f"{name} ({one.kind}, message {one.sources[0]}): {neutralise(one.text)}" for name, one in self.items.items()
         ]
-        messages = [_shown(turn, context) for turn in self.turns]
+        messages = [_shown(turn, day_of) for turn in self.turns]
         values = {"items": "\n".join(items) or "(none)", "messages": "\n".join(messages)}
         return re.sub(r"\{(items|messages)\}", lambda place: values[place[1]], template)
 
@@ -133,7 +134,8 @@ def reviewed(window: Window, answer: str, before: Reviewed) -> Reviewed:
 
 
 def _object(answer: str) -> dict[str, list[Any]]:
-    value = json.loads(unfenced(answer))
+    fenced = _FENCED.fullmatch(answer)
+    value = json.loads(fenced[1] if fenced else answer.strip())
     known = {"drop", "reword", "settle", "add"}
     if not isinstance(value, dict) or not set(value) <= known:
         raise ValueError("not the object that was asked for")
@@ -261,8 +263,9 @@ async def derive(memory: Memory, path: str, transcript: Transcript, extractors: 
 
     context = await run_sync(read)
     asked = used = 0
-    if memory.llm is not None and not context.speakers:
-        context, asked, used = await _reviewed(memory, turns, context)
+    if not context.speakers:
+        found, asked, used = await review(memory, turns, context.items, path)
+        context = replace(context, items=found.items, settled=found.settled)
     lines = await run_sync(_by_rules, memory, turns, context, extractors)
     return Derived(path, head.session_id, context.title, lines, asked > 0, asked > 0 and not used)
 
@@ -311,24 +314,25 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
     return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
 
 
-async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> tuple[Context, int, int]:
-    """Returns the context with its items as an LLM corrected them, and the numbers of requests and of usable answers.
-    Items of windows without a usable answer stay."""
-    assert memory.llm is not None
-    found, asked, used = Reviewed(context.items), 0, 0
-    template = memory.templates("review_items")
-    for window in windows(turns, context.items):
+async def review(memory: Memory, turns: Sequence[Turn], items: Sequence[Item], where: str) -> tuple[Reviewed, int, int]:
+    """Returns the items of these turns as the LLM corrected them, and the numbers of requests and of usable answers.
+    Items of windows without a usable answer stay; none changes without an LLM. `where` names the conversation."""
+    found, asked, used = Reviewed(tuple(items)), 0, 0
+    if memory.llm is None:
+        return found, asked, used
+    for window in windows(turns, items):
         asked += 1
         try:
-            prompt = window.prompt(template, context)
+            prompt = window.prompt(memory.templates("review_items"), memory.local_date)
             answer = await memory.llm.complete(prompt, purpose="review", max_tokens=ANSWER_TOKENS)
-        except LlmUnavailable:
+        except LlmUnavailable as error:
+            log.info("the items of %s stay as they are: %s", where, error)
             break
         before, found = found, reviewed(window, redact(answer).text, found)
         used += found.refused == before.refused
     if found.refused:
-        log.info("%d answers about the items of %s could not be used", found.refused, context.path)
-    return replace(context, items=found.items, settled=found.settled), asked, used
+        log.info("%d answers about the items of %s could not be used", found.refused, where)
+    return found, asked, used
 
 
 def _by_rules(

@@ -20,7 +20,6 @@ from typing import Annotated, Any
 from anyio.to_thread import run_sync
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
-from mcp_server.checkpoints.enrichment import Enrichment, merged
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import AS_OF
 from mcp_server.memory import Memory
@@ -301,18 +300,12 @@ async def outcome_of(memory: Memory, notes: Noted) -> Outcome:
     return await run_sync(outcome, notes, memory.recognizer())
 
 
-async def learn(memory: Memory, session: str, turn: int, said: Enrichment) -> None:
-    """Stores a model's review of the notes, as they were after turn number `turn`."""
+async def learn(memory: Memory, session: str, review: Review) -> None:
+    """Stores a model's review of the notes."""
     async with memory.locks.transcript(session):
         stored = await memory.state.get(NAMESPACE, session)
-        if stored is None:
-            return
-        before = from_dict(stored)
-        until = await notes_of(memory, session, turn)
-        found = await outcome_of(memory, until)
-        both = merged(found.decisions, found.open_items, said)
-        after = replace(before, review=Review(turn, both.decisions, both.open_items))
-        await memory.state.put(NAMESPACE, session, after.as_dict())
+        if stored is not None:
+            await memory.state.put(NAMESPACE, session, replace(from_dict(stored), review=review).as_dict())
 
 
 async def forget(memory: Memory, session: str) -> None:

@@ -13,11 +13,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.checkpoints import stored
-from mcp_server.checkpoints.checkpoint import make
-from mcp_server.checkpoints.stored import enrich_all
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.history.committing import commit_changes
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.remember import NewFact, remember
@@ -342,24 +338,10 @@ async def committed(memory: Memory) -> bool:
     return newest == "memory: Ana lives in Basel now"
 
 
-async def enriched(memory: Memory) -> bool:
-    await observe(memory, NewTurn("user", "Decision: use two files for the cache", session="s1"), Caller())
-    made = await make(memory, "s1", "asked")
-    await enrich_all(memory)
-    decisions = (await stored.read(memory, made.id)).decisions
-    assert decisions
-    return decisions == ("Use two files for the cache, so that one can be rebuilt",)
-
-
 USES = {
     "summary": (summarised, BETTER, "large"),
     "review": (reviewed, json.dumps({"add": [{"kind": "rule", "turn": 1, "quote": QUOTE}]}), "large"),
     "commit message": (committed, "memory: Ana lives in Basel now", "small"),
-    "enrichment": (
-        enriched,
-        json.dumps({"decisions": ["Use two files for the cache, so that one can be rebuilt"], "open_items": []}),
-        "large",
-    ),
 }
 
 
