@@ -50,7 +50,6 @@ from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.index.index import Index, Scan
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
-from mcp_server.storage.logs import AdvisorFiles
 from mcp_server.storage.state import State
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
@@ -127,8 +126,6 @@ async def open_memory(
         if llm is None and chosen.large and chosen.small:
             ledger = LlmLedger(state)
             llm = MeteredLlm(chosen.large, chosen.small, settings.llm, ledger, files, now, local_date, chosen.own)
-        advisor = AdvisorFiles(files)
-        stack.callback(advisor.close)
         memory = Memory(
             settings=settings,
             disk=parts.disk,
@@ -137,7 +134,6 @@ async def open_memory(
             state=state,
             live=LiveSets(state),
             cold=ColdStorage(files),
-            advisor=advisor,
             lexicon=parts.lexicon,
             topics=TopicFiles(files),
             locks=parts.locks,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mcp_server.storage.forgotten import ForgottenTexts
     from mcp_server.storage.live_sets import ColdStorage, LiveSets
     from mcp_server.storage.local.folders import ProjectFolders
-    from mcp_server.storage.logs import AdvisorFiles
     from mcp_server.storage.ports import History, Index, Locks
     from mcp_server.storage.state import State
     from mcp_server.storage.topics import TopicFiles
@@ -61,7 +60,6 @@ class Memory:
     state: State
     live: LiveSets
     cold: ColdStorage
-    advisor: AdvisorFiles
     lexicon: Callable[[], tuple[Lexicon, str]]
     """Returns the advisor's word lists, and the problem of the user's own file if the built-in lists are used."""
     topics: TopicFiles
@@ -81,7 +79,7 @@ class Memory:
     local_date: Callable[[datetime], str]
     """Returns the user's date of a moment, as YYYY-MM-DD."""
     templates: Callable[[str], str]
-    """Returns an LLM template by its name: `enrich_checkpoint` is `prompts/enrich_checkpoint.md`."""
+    """Returns an LLM template by its name: `review_items` is `prompts/review_items.md`."""
     recognizer: Callable[[], Model]
     """Returns the model that finds decisions, rules, facts and open items. Loads it on first use."""
     llm: Llm | None = None

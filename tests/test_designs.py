@@ -44,16 +44,13 @@ SHOWN: dict[str, Check] = {
     "status gauges --notify-if-pct 0.5": ("", lambda data: data == []),
     "status logs": ("Why chunks were dropped", lambda data: data["stats"]["reasons"]["compaction"] > 0),
     "status logs --session SESSION": ("Tokens saved", lambda data: data["stats"]["compaction"]["total"] > 0),
-    "session drops --session SESSION": (
-        "compaction",
-        lambda data: data[0]["session_id"] == SESSION and data[0]["recoverable"],
-    ),
+    "recover --session SESSION": ("compaction, score", lambda data: f"session {SESSION}, turn" in data[0]["path"]),
     "prune --strategy compact --session SESSION --apply": (
         "prune compact",
         lambda data: data["after"] <= data["before"],
     ),
     "prune --strategy compact": ("prune compact", lambda data: data["dry_run"] is True),
-    "session drops --recoverable": ("in cold storage", lambda data: data["records"] > 0 and data["list"][0]["content"]),
+    "recover": ("cold", lambda data: any(one["kind"] == "cold" for one in data)),
     "recover CHUNK --apply": ("recovered", lambda data: data["applied"] and data["content"]),
     "recover --query WORDS": ("cold", lambda data: any(one["kind"] == "cold" for one in data)),
     "reset": ("Nothing was deleted yet", lambda data: data["done"] is False),
@@ -90,7 +87,7 @@ def test_every_command_runs_and_shows_something_true(run: Run, workspace: Path) 
                 run("anchor", ITEM)
             values = {"SESSION": SESSION, "ITEM": ITEM, "WORDS": WORDS, "MESSAGE": MESSAGE}
             if "CHUNK" in command:
-                values["CHUNK"] = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
+                values["CHUNK"] = json.loads(run("recover", "--session", SESSION, "--json"))[0]["id"]
             shown = run(*(values.get(word, word) for word in command.split()), *more)
             if more:
                 assert true(json.loads(shown)), (command, shown)

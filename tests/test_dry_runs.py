@@ -43,8 +43,7 @@ COMMANDS = (
     "project merge OLD other",
     "topics tune",
     "uninstall --all --purge",
-    "session drops --session s1",
-    "session drops --recoverable",
+    "recover --session s1",
     "status gauges",
     "status logs",
     "config get",
@@ -73,7 +72,7 @@ def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path, mo
     memory.write_text(memory.read_text() + "".join(f"- 2026-01-01: Old fact {n}.\n" for n in range(190)))
     run("remember", PROPOSED, "--kind", "identity")
     (proposal,) = json.loads(run("approve", "--json"))["proposals"]
-    chunk = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
+    chunk = json.loads(run("recover", "--session", "s1", "--json"))[0]["id"]
     run("search", "ladder")  # the index knows what was written by hand
     values = {"CHUNK": chunk, "PROPOSAL": proposal["proposal"]["id"], "OLD": "boats"}
     changed: dict[str, list[str]] = {}

@@ -1,13 +1,12 @@
 """Checkpoints on disk: reads, lists, rewrites and shows them, and goes on from one: in an empty window, elsewhere, or
 after the client compacted its window. `checkpoint` makes one, `restore` goes back to one.
 
-An LLM reviews the decisions and open items of a checkpoint that is already on disk (`enrich`). No turn waits for it,
-and no lock is held during the call. Without an answer the checkpoint does not change.
+An LLM reviews the items of a checkpoint that is already on disk (`enrich`). No turn waits for it, and no lock is held
+during the call. Without a usable answer the checkpoint does not change.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,10 +14,8 @@ from dataclasses import dataclass, replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints import enrichment
 from mcp_server.checkpoints.checkpoint import BEGAN_WITH, ENRICHING, make, of_notes
 from mcp_server.checkpoints.document import Checkpoint, page, without_counts
-from mcp_server.checkpoints.enrichment import Enrichment
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.compiler import Compiled
 from mcp_server.context.inputs import LeftOff
@@ -28,7 +25,7 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.conversations.sessions import last_visible_turn
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound
 from mcp_server.knowledge import notes
-from mcp_server.llm import LlmUnavailable
+from mcp_server.knowledge.derive import MESSAGES, review
 from mcp_server.llm.metered import work_off
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
@@ -37,7 +34,7 @@ from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import minute_text
 from mcp_server.text.prose import clipped
-from mcp_server.text.redaction import redact
+from mcp_server.understanding.recognizer import is_real
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:
@@ -136,9 +133,15 @@ async def last_checkpoint(memory: Memory, session: str) -> LeftOff | None:
     return None if kept is None else of_checkpoint(kept)
 
 
+def notes_in(checkpoint: Checkpoint) -> notes.Noted:
+    """Returns the session's notes as of a checkpoint, without the texts of their context."""
+    entries = (checkpoint.state or {}).get("entries", {})
+    return notes.from_dict(entries.get(notes.NAMESPACE, {}).get(checkpoint.session))
+
+
 def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
     """Returns the parts of a checkpoint that a context shows."""
-    said = notes.from_dict((checkpoint.state or {}).get("entries", {}).get(notes.NAMESPACE, {}).get(checkpoint.session))
+    said = notes_in(checkpoint)
     same = ("id", "turn", "thread", "decisions", "open_items", "last_tool_call", "files", "rules", "next_step")
     return LeftOff(
         **{name: getattr(checkpoint, name) for name in same},
@@ -246,44 +249,32 @@ def why_text(head: Head) -> str:
     return WHY.get(head.reason, head.reason) + (f": {head.note}" if head.note else "")
 
 
-TEMPLATE = "enrich_checkpoint"
-log = logging.getLogger(__name__)
-
-
 async def enrich(memory: Memory, number: str) -> bool:
-    """Asks the LLM to review a checkpoint and stores the result. Returns False if nothing changed: there is no LLM, or
-    no usable answer. Raises NotFound if the checkpoint was deleted."""
+    """Asks the LLM to review the items of a checkpoint's newest messages, and stores the result there and in the notes
+    of the session. Returns False if nothing changed: there is no LLM, or no usable answer. Raises NotFound if the
+    checkpoint was deleted."""
     before = await read(memory, number)
-    answer = await _asked(memory, before)
-    if answer is None:
+    said = notes_in(before)
+    turns = [turn for turn in await sessions.session_turns(memory, before.session) if turn.number <= before.turn]
+    newest = [turn for turn in turns if is_real(turn)][-MESSAGES:]
+    recognizer = memory.recognizer()
+    found, _, used = await review(memory, newest, await run_sync(notes.items, said, recognizer), before.id)
+    if not used:
         return False
-    found = await run_sync(enrichment.merged, before.decisions, before.open_items, answer)
-    after = replace(before, decisions=found.decisions, open_items=found.open_items)
+    kept = tuple(item for item in found.items if item not in found.settled)
+    outcome = await notes.outcome_of(memory, replace(said, items=kept, recent=()))
+    said = replace(said, items=kept, recent=(), estimates=outcome.estimates)
+    after = replace(before, **await run_sync(of_notes, recognizer, said, turns))
     if after == before:
         return False
     try:
         await rewrite(memory, before, after)
     except Conflict:  # another program changed it: keep that
         return False
-    await notes.learn(memory, before.session, before.turn, answer)
+    await notes.learn(memory, before.session, notes.Review(before.turn, outcome.decisions, outcome.open_items))
     return True
 
 
 async def enrich_all(memory: Memory) -> int:
     """Reviews every waiting checkpoint once and returns how many changed."""
     return await work_off(memory, ENRICHING, lambda number, _: enrich(memory, number))
-
-
-async def _asked(memory: Memory, checkpoint: Checkpoint) -> Enrichment | None:
-    if memory.llm is None:
-        return None
-    turns = await sessions.session_turns(memory, checkpoint.session)
-    newest = [turn for turn in turns if turn.number <= checkpoint.turn][-10 * enrichment.MOST_MESSAGES :]
-    given = memory.templates(TEMPLATE), checkpoint.decisions, checkpoint.open_items, newest
-    prompt = await run_sync(enrichment.request, *given, memory.tokens.count)
-    try:
-        said = await memory.llm.complete(prompt, purpose="enrichment", max_tokens=enrichment.ANSWER_TOKENS)
-    except LlmUnavailable as error:
-        log.info("checkpoint %s stays as it is: %s", checkpoint.id, error)
-        return None
-    return enrichment.parse(redact(said).text)

@@ -99,18 +99,13 @@ def reconstruct_list() -> None:
 @reconstruct_command.command("compare")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def compare(names: tuple[str, ...]) -> None:
-    """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
+    """Compare the memory and reconstructions by files and lines."""
     found = shell.with_memory(lambda memory: reconstruct.compare(memory, names), title="Comparing")
     if shell.printed_as_json(found):
         return
-    rows = [
-        (one.name, one.files, one.lines, one.sources, f"{one.turns:.1%}", f"{one.conversations:.1%}")
-        for one in found.versions
-    ]
-    columns = ("version", "files", "derived lines", "turns named", "found: turn", "found: conversation")
-    shell.print_table(
-        columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines"
-    )
+    columns = ("version", "files", "derived lines", "turns named")
+    rows = [(one.name, one.files, one.lines, one.sources) for one in found.versions]
+    shell.print_table(columns, rows, right=columns[1:])
     for name, delta in found.deltas.items():
         shown = delta.files[:SHOWN_FILES]
         said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]

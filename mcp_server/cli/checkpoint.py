@@ -81,9 +81,12 @@ def diff(checkpoint: str, other: str | None) -> None:
 @click.argument("what", required=False, metavar="[PATH@REV|ID]")
 @click.option("--knowledge/--no-knowledge", default=None, help="Of a checkpoint: the knowledge files, too.")
 @click.option("--query", help="List what contains these words; with --apply: recover the best match.")
+@click.option("--session", help="List only what left the context of this conversation.")
 @shell.apply_option
 @shell.limit_option(10, "Most of each kind.", 200)
-def recover_command(what: str | None, knowledge: bool | None, query: str | None, apply: bool, limit: int) -> None:
+def recover_command(
+    what: str | None, knowledge: bool | None, query: str | None, session: str | None, apply: bool, limit: int
+) -> None:
     """Bring back a dropped chunk, an earlier version, an archived entry, a reverted commit, or a checkpoint.
 
     Without arguments: list what can be recovered, with the IDs.
@@ -91,14 +94,14 @@ def recover_command(what: str | None, knowledge: bool | None, query: str | None,
     PATH@REV is a file as it was at a commit, a tag or a date (YYYY-MM-DD). Another recovery undoes a recovery. Going
     back to a checkpoint restores anchors, topics, the live context and its items.
     """
-    if what and query:
-        raise click.UsageError("give what to recover, or --query, not both")
+    if what and (query or session):
+        raise click.UsageError("give what to recover, or --query and --session, not both")
     if apply and not (what or query):
         raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
 
     if what is None and not apply:
         shell.print_list(
-            shell.with_memory(lambda memory: recoverable(memory, query, limit), fresh=bool(query)),
+            shell.with_memory(lambda memory: recoverable(memory, query, limit, session), fresh=bool(query)),
             "Nothing to recover: nothing went cold or was archived, and no committed file was changed since.",
             ("written (UTC)", "kind", "what", "id"),
             lambda one: (one.written, one.kind, one.summary, one.id),
@@ -107,9 +110,8 @@ def recover_command(what: str | None, knowledge: bool | None, query: str | None,
         return
 
     async def act(memory: Memory) -> Recovery:
-        return await recover(
-            memory, what or (await meant(memory, query or "")).id, shell.caller(), apply=apply, knowledge=knowledge
-        )
+        found = what or (await meant(memory, query or "", session)).id
+        return await recover(memory, found, shell.caller(), apply=apply, knowledge=knowledge)
 
     done = shell.with_memory(act, fresh=what is None)
     shell.print_result(done, replace(done, undo=None).markdown)

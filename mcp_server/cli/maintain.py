@@ -147,8 +147,6 @@ def _extract_told(done: Extracted) -> str:
     said = [f"{counted(done.read, 'conversation')} read{known}: {found}", *_changes(done)]
     if done.fell_back:
         said.append(f"{done.fell_back} of them were read by rules: the model gave no usable answer")
-    if done.refused:
-        said.append(f"refused from the model: {counted(done.refused, 'line')}; lines by rules were used instead")
     if done.dry_run and done.files:
         said.append(SAME_COMMAND)
     return "\n".join([*said, *done.notes])

@@ -21,16 +21,13 @@ from mcp_server.errors import NotFound
 from mcp_server.knowledge.extract import extract_pending
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
-from mcp_server.pressure.cold import Drop, cold_records, drops, one_line
-from mcp_server.pressure.health import mirror_note
-from mcp_server.relevance.chunks import ColdRecord
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.prose import counted
 
 
-@shell.group("session", "session list --open", "session show ses_1f2e", "session drops --recoverable")
+@shell.group("session", "session list --open", "session show ses_1f2e")
 def session_command() -> None:
-    """List, show and end conversations; list what left their contexts."""
+    """List, show and end conversations."""
 
 
 @session_command.command("list")
@@ -157,74 +154,3 @@ def _show_change(command: str, slug: str, change: str) -> None:
     said = f"{change}: {counted(known[slug].sessions, 'conversation')}."
     shell.print_result({"project": known[slug], "change": change, "applied": False}, said)
     shell.say_not_applied(command)
-
-
-@session_command.command("drops")
-@click.option("--session", help="Of this conversation (default: of all).")
-@shell.limit_option(50, "How many, newest first.")
-@click.option(
-    "--recoverable", is_flag=True, help="Only what can be recovered, with the original texts, and until when."
-)
-def drops_(session: str | None, limit: int, recoverable: bool) -> None:
-    """List what left the live contexts, when and why, newest first."""
-    if recoverable:
-        _cold_storage(session, limit)
-        return
-
-    async def ask(memory: Memory) -> tuple[list[Drop], str]:
-        found = await drops(memory, session, limit)
-        return found, await mirror_note(memory, {one.session_id for one in found})
-
-    found, note = shell.with_memory(ask)
-    shell.print_list(
-        found,
-        "Nothing was dropped. (`status gauges` says how full the conversations are.)",
-        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"),
-        lambda one: (
-            one.chunk_id,
-            one.timestamp[:16].replace("T", " "),
-            one.reason.replace("_", " "),
-            f"{one.relevance_score:.2f}{_under(one.relevance_score, one.threshold_used)}",
-            f"{one.tokens:,}" if one.tokens else "",
-            one.summary if one.recoverable else "(not in cold storage any more)",
-        ),
-        right=("tokens",),
-        whole=("chunk",),
-    )
-    if back := next((one for one in found if one.recoverable), None):
-        shell.hint(f"Bring one back: context-manager recover {back.chunk_id} --apply")
-    if found and note:
-        shell.hint(note)
-
-
-def _under(score: float, threshold: float | None) -> str:
-    """Returns the cutoff if the score is below it; a compaction also drops higher scores."""
-    return f" ≤ {threshold:.2f}" if threshold is not None and score <= threshold else ""
-
-
-def _cold_storage(session: str | None, limit: int) -> None:
-    async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:
-        records = await cold_records(memory, session)
-        return records, await mirror_note(memory, {record.session_id for record in records})
-
-    records, note = shell.with_memory(ask)
-    tokens = sum(record.tokens for record in records)
-    if shell.printed_as_json({"records": len(records), "tokens": tokens, "list": records[:limit]}):
-        return
-    shell.print_list(
-        records[:limit],
-        "Cold storage is empty.",
-        ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what"),
-        lambda one: (
-            *(one.chunk_id, one.session_id, one.turn or "", f"{one.tokens:,}", shell.moment(one.timestamp)),
-            *(one.drop_reason.replace("_", " "), f"{one.relevance_score:.2f}", f"{one.recoverable_until:%Y-%m-%d}"),
-            one_line(one),
-        ),
-        right=("turn", "tokens", "score"),
-        whole=("chunk", "session"),
-    )
-    if records:
-        more = f", {limit} of them shown" if len(records) > limit else ""
-        click.echo(f"{len(records):,} in cold storage{more}, {tokens:,} tokens. Recover one: recover ID --apply")
-    if records and note:
-        click.echo(note)

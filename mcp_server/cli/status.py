@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -11,7 +12,7 @@ from mcp_server.cli import shell
 from mcp_server.llm.metered import Costs, costs
 from mcp_server.memory import Memory
 from mcp_server.pressure.health import Health, health, mirror_note
-from mcp_server.pressure.log import Tuning, tuning
+from mcp_server.pressure.log import tuning
 from mcp_server.relevance.clarity import COLUMNS, cells, view
 from mcp_server.search.query import period
 from mcp_server.status.status import StatusReport, status
@@ -173,14 +174,14 @@ def logs_(session: str | None, since: datetime | None) -> None:
     a day, and compare.
     """
 
-    async def ask(memory: Memory) -> tuple[Tuning, str]:
-        found = await tuning(memory, session, since)
-        return found, await mirror_note(memory, found.sessions)
+    async def ask(memory: Memory) -> tuple[dict[str, Any], str]:
+        found, about = await tuning(memory, session, since)
+        return found, await mirror_note(memory, about)
 
     found, note = shell.with_memory(ask)
     if shell.printed_as_json(found):
         return
-    if not any(found.lines.values()):
+    if not any(found["lines"].values()):
         click.echo(
             "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` says how full it is.)"
         )
@@ -190,30 +191,33 @@ def logs_(session: str | None, since: datetime | None) -> None:
             click.echo(note)
 
 
-def _print_tuning(found: Tuning) -> None:
-    stats = found.stats
-    first, last = ((stamp or "")[:16].replace("T", " ") for stamp in (stats.first, stats.last))
-    lines = ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count)
+def _print_tuning(found: Mapping[str, Any]) -> None:
+    stats = found["stats"]
+    first, last = ((stats[name] or "")[:16].replace("T", " ") for name in ("first", "last"))
+    lines = ", ".join(f"{count:,} {kind}" for kind, count in found["lines"].items() if count)
     shell.print_facts({"logs": f"{first} to {last}: {lines}"})
-    _print_counts("Why chunks were dropped", stats.reasons)
-    if any(one.count for one in stats.scores):
-        bins = {f"{one.start:.1f}-{one.end:.1f}": one.count for one in stats.scores}
+    _print_counts("Why chunks were dropped", stats["reasons"])
+    if any(one["count"] for one in stats["scores"]):
+        bins = {f"{one['start']:.1f}-{one['end']:.1f}": one["count"] for one in stats["scores"]}
         _print_counts("Scores of what was dropped", bins)
-        click.echo(f"threshold used: {', '.join(f'{threshold:g}' for threshold in stats.thresholds) or 'none'}")
-    saved = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
-    if saved:
-        columns = ("times", "total", "least", "median", "mean", "most")
-        numbers = [[one.count, one.total, one.least, one.median, one.mean, one.most] for _, one in saved]
-        rows = [(name, *map("{:,.0f}".format, of)) for (name, _), of in zip(saved, numbers, strict=True)]
-        shell.print_table(("", *columns), rows, title="Tokens saved", right=columns)
-        if stats.summarised:
-            click.echo(f"{stats.summarised:,} chunks were summarised, their originals are in cold storage")
-    _print_counts("What came back", stats.recovered)
-    if stats.dropped and stats.recovered:
-        came, soon = sum(stats.recovered.values()) / stats.dropped, stats.soon / stats.dropped
-        click.echo(f"{came:.0%} of what was dropped came back, {soon:.0%} within ten exchanges: too early a drop")
-    knobs = ", ".join(f"{name} {value:g}" for name, value in found.knobs.items())
-    click.echo(f"\nset now: {knobs}; fullest it was: {stats.highest_pct:.0%}")
+        click.echo(f"threshold used: {', '.join(f'{threshold:g}' for threshold in stats['thresholds']) or 'none'}")
+    columns = ("count", "total", "least", "median", "mean", "most")
+    rows = [
+        (name, *(f"{stats[name][column]:,.0f}" for column in columns))
+        for name in ("curation", "compaction")
+        if stats[name]["count"]
+    ]
+    if rows:
+        shell.print_table(("", "times", *columns[1:]), rows, title="Tokens saved", right=("times", *columns[1:]))
+        if stats["summarised"]:
+            click.echo(f"{stats['summarised']:,} chunks were summarised, their originals are in cold storage")
+    _print_counts("What came back", stats["recovered"])
+    dropped, came = sum(stats["reasons"].values()), sum(stats["recovered"].values())
+    if dropped and came:
+        soon = f"{stats['soon'] / dropped:.0%} within ten exchanges"
+        click.echo(f"{came / dropped:.0%} of what was dropped came back, {soon}: too early a drop")
+    knobs = ", ".join(f"{name} {value:g}" for name, value in found["knobs"].items())
+    click.echo(f"\nset now: {knobs}; fullest it was: {stats['highest_pct']:.0%}")
 
 
 def _print_counts(title: str, counts: Mapping[str, int]) -> None:

@@ -1,11 +1,7 @@
-"""Derives a conversation's lines by the extractors, and by a model if there is one.
+"""Derives a conversation's lines by the extractors. If there is an LLM, it reviews the recognized items first.
 
-Extraction: the LLM lists lines. A line is accepted if its turn was shown, its kind is known, and the turn has most of
-its words. For a refused line the extractors' lines are kept.
-
-Review: the LLM drops, rewords, settles or adds items. One part of the answer that does not hold (an unknown id, a quote
-that no message has, a name that is lost) refuses the whole answer. At most a third of the items may be dropped or
-settled.
+The LLM drops, rewords, settles or adds items. One part of the answer that does not hold (an unknown id, a quote that no
+message has, a name that is lost) refuses the whole answer. At most a third of the items may be dropped or settled.
 """
 
 from __future__ import annotations
@@ -13,16 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import datetime
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, get_args
+from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.enrichment import unfenced
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import extractors as ours
@@ -30,9 +25,7 @@ from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.duplicates import NEGATIONS, is_duplicate
 from mcp_server.knowledge.extractors import (
     ENTRY_POINTS,
-    JOURNAL,
     REGISTRY,
-    USER,
     Context,
     Extractor,
     context_of,
@@ -43,12 +36,12 @@ from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, TranscriptHead, Turn
 from mcp_server.storage.values import SessionRow
-from mcp_server.text.entries import Line, LineKind, without_sources
+from mcp_server.text.entries import Line, without_sources
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.prose import clipped, is_injected
+from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact, secrets
 from mcp_server.text.transcript import Transcript
-from mcp_server.text.words import content_words, words
+from mcp_server.text.words import words
 from mcp_server.understanding.cues import stems_of_text
 from mcp_server.understanding.judging import ItemKind
 from mcp_server.understanding.lines import LONGEST
@@ -62,104 +55,12 @@ LONGEST_MESSAGE = 800
 """Characters of a message that are shown, and in which a quote may be."""
 
 
-def _shown(turn: Turn, context: Context) -> str:
+def _shown(turn: Turn, day_of: Callable[[datetime], str]) -> str:
     """Returns a message as a request shows it, safe for a prompt."""
     who = turn.name or {"user": "The user", "agent": "The assistant"}.get(turn.role, "System")
     said = neutralise(clipped(turn.content, LONGEST_MESSAGE))
-    return f"[{turn.number}] {neutralise(who)}, {context.day_of(turn.at)}: {said}"
+    return f"[{turn.number}] {neutralise(who)}, {day_of(turn.at)}: {said}"
 
-
-# ---------------------------------------------------------------- extraction
-
-LONGEST_LINE = 300
-SUPPORTED_LINE = 0.4
-"""Share of a line's content words that its turn must have."""
-
-WEIGHT = 2.5
-
-
-def requests(template: str, turns: Sequence[Turn], context: Context) -> list[str]:
-    """Returns the prompts for a conversation, each with at most `MESSAGES` of its messages."""
-    shown = [_shown(turn, context) for turn in turns if turn.content.strip() and not is_injected(turn.content)]
-    windows = [shown[start : start + MESSAGES] for start in range(0, len(shown), MESSAGES)]
-    return [template.replace("{messages}", "\n".join(window)) for window in windows]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The accepted lines of an answer, and the turn of each refused line (None if it names none that was shown)."""
-
-    lines: tuple[Line, ...] = ()
-    refused: tuple[int | None, ...] = ()
-
-    def unanswered(self, turns: Sequence[Turn]) -> frozenset[int]:
-        """Returns the turns for which the rules' lines stand: those of refused lines and, if any line was refused, all
-        turns without an accepted line."""
-        if not self.refused:
-            return frozenset()
-        answered = {line.turn for line in self.lines} - set(self.refused)
-        return frozenset(turn.number for turn in turns) - answered
-
-
-def read_answer(answer: str, turns: Sequence[Turn], context: Context) -> Answer | None:
-    """Returns the lines of an answer; None if the answer is no JSON array."""
-    try:
-        value = json.loads(unfenced(answer))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, list):
-        return None
-    by_number = {turn.number: turn for turn in turns}
-    lines: list[Line] = []
-    refused: list[int | None] = []
-    for one in value:
-        line = _line(one, by_number, context)
-        if line is not None:
-            lines.append(line)
-        else:
-            number = one.get("turn") if isinstance(one, dict) else None
-            refused.append(number if isinstance(number, int) and number in by_number else None)
-    return Answer(tuple(lines), tuple(refused))
-
-
-def _line(value: Any, turns: dict[int, Turn], context: Context) -> Line | None:
-    if not isinstance(value, dict) or not isinstance(value.get("turn"), int) or not isinstance(value.get("text"), str):
-        return None
-    turn, text = turns.get(value["turn"]), clipped(neutralise(value["text"]), LONGEST_LINE)
-    kind = next((kind for kind in get_args(LineKind) if kind == value.get("kind")), None)
-    if turn is None or kind is None or "[src:" in text or not _supported(text, turn):
-        return None
-    person = value.get("person")
-    said = context.day_of(turn.at)
-    return Line(
-        kind,
-        text,
-        _day(value.get("day")) or said,
-        turn.number,
-        context.path,
-        person=person if isinstance(person, str) and person in context.speakers else None,
-        said=said,
-        weight=WEIGHT,
-        project=context.project,
-        file=text.partition(":")[0] if kind == "procedure" else "",
-    )
-
-
-def _day(value: object) -> str | None:
-    try:
-        return date.fromisoformat(value).isoformat() if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
-def _supported(text: str, turn: Turn) -> bool:
-    names = content_words(f"{turn.name or ''} {USER}")
-    said = content_words(text, names)
-    known = set(content_words(turn.content))
-    return bool(said) and sum(word in known for word in said) >= SUPPORTED_LINE * len(said)
-
-
-# ---------------------------------------------------------------- review
 
 LEAST_QUOTE = 3
 """Words of a quote."""
@@ -173,6 +74,7 @@ MOST_ADDED = 3
 SUPPORTED = 0.6
 """Share of the content words of a rewording that its messages must say."""
 
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(
     r"[^\W_]*(?:[a-z][A-Z]|[A-Z]{2}|[^\W\d]\d|\d[^\W\d]|\w[_./]\w)[\w./-]*\w|(?<=[a-z,;] )[A-ZČĆŠŽĐÄÖÜ][\w-]+"
@@ -203,12 +105,12 @@ class Window:
     turns: tuple[Turn, ...]
     items: Mapping[str, Item]
 
-    def prompt(self, template: str, context: Context) -> str:
+    def prompt(self, template: str, day_of: Callable[[datetime], str]) -> str:
         """Returns the request."""
         items = [
             f"{name} ({one.kind}, message {one.sources[0]}): {neutralise(one.text)}" for name, one in self.items.items()
         ]
-        messages = [_shown(turn, context) for turn in self.turns]
+        messages = [_shown(turn, day_of) for turn in self.turns]
         values = {"items": "\n".join(items) or "(none)", "messages": "\n".join(messages)}
         return re.sub(r"\{(items|messages)\}", lambda place: values[place[1]], template)
 
@@ -232,7 +134,8 @@ def reviewed(window: Window, answer: str, before: Reviewed) -> Reviewed:
 
 
 def _object(answer: str) -> dict[str, list[Any]]:
-    value = json.loads(unfenced(answer))
+    fenced = _FENCED.fullmatch(answer)
+    value = json.loads(fenced[1] if fenced else answer.strip())
     known = {"drop", "reword", "settle", "add"}
     if not isinstance(value, dict) or not set(value) <= known:
         raise ValueError("not the object that was asked for")
@@ -305,17 +208,15 @@ LIVE_BYTES = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The lines of one transcript, each once; `title` and `session` are the conversation's. `model`: an LLM gave them;
-    `fell_back`: an LLM was asked and gave no usable answer. `refused` counts the lines of its answers that were
-    refused, so that the rules' lines stand for them."""
+    """The lines of one transcript, each once; `title` and `session` are the conversation's. `asked`: an LLM was asked
+    to review the items; `fell_back`: it gave no usable answer."""
 
     path: str
     session: str
     title: str
     lines: tuple[Line, ...]
-    model: bool = False
+    asked: bool = False
     fell_back: bool = False
-    refused: int = 0
 
 
 @cache
@@ -361,12 +262,12 @@ async def derive(memory: Memory, path: str, transcript: Transcript, extractors: 
         return context_of(turns, path, title, project.slug, memory.local_date, memory.recognizer(), earlier)
 
     context = await run_sync(read)
-    asked = memory.llm is not None
-    given = await _by_model(memory, turns, context) if asked else None
-    context = await _reviewed(memory, turns, context) if asked else context
-    lines = await run_sync(_by_rules, memory, turns, context, extractors, given)
-    refused = len(given.refused) if given else 0
-    return Derived(path, head.session_id, context.title, lines, given is not None, asked and given is None, refused)
+    asked = used = 0
+    if not context.speakers:
+        found, asked, used = await review(memory, turns, context.items, path)
+        context = replace(context, items=found.items, settled=found.settled)
+    lines = await run_sync(_by_rules, memory, turns, context, extractors)
+    return Derived(path, head.session_id, context.title, lines, asked > 0, asked > 0 and not used)
 
 
 def _title_of(memory: Memory, head: TranscriptHead) -> str:
@@ -408,71 +309,37 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
         found = settled_items(notes, memory.recognizer())
         here = tuple(item for whole in found if (item := part_of(whole, turns[0].number)))
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
-        return (*(line for line in before if line.turn < oldest), *_by_rules(memory, turns, context, ours.ITEMS, None))
+        return (*(line for line in before if line.turn < oldest), *_by_rules(memory, turns, context, ours.ITEMS))
 
     return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
 
 
-async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> Answer | None:
-    """Returns the lines of an LLM; None if one of its answers is unusable: half a conversation is no extraction."""
-    assert memory.llm is not None
-    found = Answer()
-    for prompt in requests(memory.templates("extract"), turns, context):
+async def review(memory: Memory, turns: Sequence[Turn], items: Sequence[Item], where: str) -> tuple[Reviewed, int, int]:
+    """Returns the items of these turns as the LLM corrected them, and the numbers of requests and of usable answers.
+    Items of windows without a usable answer stay; none changes without an LLM. `where` names the conversation."""
+    found, asked, used = Reviewed(tuple(items)), 0, 0
+    if memory.llm is None:
+        return found, asked, used
+    for window in windows(turns, items):
+        asked += 1
         try:
-            answer = await memory.llm.complete(prompt, purpose="extraction", max_tokens=ANSWER_TOKENS)
-        except LlmUnavailable:
-            return None
-        part = read_answer(answer, turns, context)
-        if part is None:
-            return None
-        found = Answer((*found.lines, *part.lines), (*found.refused, *part.refused))
-    return found
-
-
-async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> Context:
-    """Returns the context with its items as an LLM corrected them. Items of windows without a usable answer stay."""
-    assert memory.llm is not None
-    if context.speakers:
-        return context
-    found = Reviewed(context.items)
-    template = memory.templates("review_items")
-    for window in windows(turns, context.items):
-        try:
-            prompt = window.prompt(template, context)
+            prompt = window.prompt(memory.templates("review_items"), memory.local_date)
             answer = await memory.llm.complete(prompt, purpose="review", max_tokens=ANSWER_TOKENS)
-        except LlmUnavailable:
+        except LlmUnavailable as error:
+            log.info("the items of %s stay as they are: %s", where, error)
             break
-        found = reviewed(window, redact(answer).text, found)
+        before, found = found, reviewed(window, redact(answer).text, found)
+        used += found.refused == before.refused
     if found.refused:
-        log.info("%d answers about the items of %s could not be used", found.refused, context.path)
-    return replace(context, items=found.items, settled=found.settled)
+        log.info("%d answers about the items of %s could not be used", found.refused, where)
+    return found, asked, used
 
 
 def _by_rules(
-    memory: Memory, turns: Sequence[Turn], context: Context, extractors: Sequence[Extractor], answer: Answer | None
+    memory: Memory, turns: Sequence[Turn], context: Context, extractors: Sequence[Extractor]
 ) -> tuple[Line, ...]:
-    """Returns the lines of the extractors. If an LLM answered, its lines replace those of extractors with `kinds`,
-    except for turns with a refused line. Recognized items are only reviewed by an LLM, never replaced."""
-    found: list[Line] = []
-    given: list[Line] = []
-    recognized = () if context.speakers else ours.ITEMS
-    replaced = frozenset(one.name for one in available().values() if one.kinds and one not in recognized)
-    if answer is not None:
-        by_rules = answer.unanswered(turns)
-        of_rules = [one for one in available().values() if one.name in replaced and one.name != JOURNAL.name]
-        given = [line for line in answer.lines if not recognized or line.kind not in ours.KINDS]
-        given += _read(ours.DECISIONS, turns, context) if recognized else []
-        for extractor in of_rules if by_rules else ():
-            given += [line for line in _read(extractor, turns, context) if line.turn in by_rules]
-    for extractor in extractors:
-        if answer is None:
-            found += _read(extractor, turns, context)
-        elif extractor.name == JOURNAL.name:
-            found += ours.of_day(given, context.project)
-        elif extractor.name in replaced:
-            found += [line for line in given if line.kind in extractor.kinds]
-        else:
-            found += _read(extractor, turns, context)
+    """Returns the lines of the extractors, each once, without secrets and forgotten passages."""
+    found = [line for extractor in extractors for line in _read(extractor, turns, context)]
     once: dict[tuple[str, str, str, int], Line] = {}
     for line in found:
         # What was said may hold half characters, which no file takes, what hides or reorders text, and sources that

@@ -15,7 +15,6 @@ one if a verb follows ("Ana likes", "Redis is").
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -134,8 +133,3 @@ def _tell_apart(one: _Entry, other: _Entry) -> bool:
     if one.numbers - other.numbers and other.numbers - one.numbers:
         return True
     return bool(one.names - set(other.plain.split()) and other.names - set(one.plain.split()))
-
-
-def covered(entry: str, by: Iterable[str]) -> bool:
-    """Returns whether one of `by` says the same as `entry`."""
-    return any(is_duplicate(entry, other) for other in by)

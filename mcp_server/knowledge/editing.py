@@ -109,7 +109,9 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
     start = split_front_matter(text)
     body = start.body
     if is_page(place.path) and fact.action == "append":
-        body = _without_old(body, old, today) if old and old.path == place.path else body
+        there = next((one for one in current_entries(body) if old and one.text == old.entry.text), None)
+        if old and there is not None and old.path == place.path:
+            body = _replaced(body, there, today, old)
         body = without_repeats(body, fact.content)
     body, notes, action = _edited(fact, place, body, today)
     if place.path.startswith(JOURNALS):
@@ -128,11 +130,6 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
     shown = start.head + body
     after = stamped(place.path, shown, now, session)
     return Edit(before, after, action if exists else "created", notes, leaving, shown=shown if exists else None)
-
-
-def _without_old(body: str, old: Old, today: str) -> str:
-    there = next((one for one in current_entries(body) if one.text == old.entry.text), None)
-    return body if there is None else _replaced(body, there, today, old)
 
 
 def _replaced(body: str, there: entries.Entry, today: str, old: Old) -> str:

@@ -50,9 +50,7 @@ class Extracted:
     read: int = 0
     known: int = 0
     lines: int = 0
-    by_model: int = 0
     fell_back: int = 0
-    refused: int = 0
     files: dict[str, ChangedFile] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -84,7 +82,10 @@ async def extract(
     """
     extractors = chosen(names)
     done = Extracted(dry_run)
-    paths = await _paths(memory, session)
+    if session is None:
+        paths = await run_sync(lambda: sorted(memory.transcripts.all()))
+    else:
+        paths = list((await sessions.show_session(memory, session)).paths)
     known = await memory.state.entries(EXTRACTED)
     waiting: list[_Read] = []
 
@@ -155,12 +156,6 @@ async def queue_outdated(memory: Memory) -> int:
     return len(old)
 
 
-async def _paths(memory: Memory, session: str | None) -> list[str]:
-    if session is None:
-        return await run_sync(lambda: sorted(memory.transcripts.all()))
-    return list((await sessions.show_session(memory, session)).paths)
-
-
 @dataclass(frozen=True, slots=True)
 class _Read:
     """A conversation that was read: its lines, its value in the state, and whether it was read before,
@@ -199,9 +194,7 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
     anew = frozenset(one.derived.path for one in waiting if one.anew)
     done.read += len(derived)
     done.lines += sum(len(one.lines) for one in derived)
-    done.by_model += sum(one.model for one in derived)
     done.fell_back += sum(one.fell_back for one in derived)
-    done.refused += sum(one.refused for one in derived)
     ended = () if partly else [one.path for one in derived]
     changed = await write_lines(memory, derived, anew=anew, ended=ended, dry_run=done.dry_run)
     if not done.dry_run:

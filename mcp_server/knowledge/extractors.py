@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime
 from typing import get_args
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords
-from mcp_server.knowledge.flush import lines_of
+from mcp_server.knowledge.lessons import lessons_of
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
 from mcp_server.knowledge.summaries import JOURNAL_LINES, PREFIXES, QUOTED, shortened
@@ -352,7 +352,7 @@ def _lessons(turns: Sequence[Turn], context: Context) -> list[Line]:
     have theirs on their own pages."""
     found: list[Line] = []
     for turn in turns if not context.speakers else ():
-        said = [line.text for line in lines_of(turn.content, turn.number) if line.kind == "lesson" and is_real(turn)]
+        said = lessons_of(turn.content) if is_real(turn) else []
         for text, _ in _sentences(turn):
             if (
                 _LESSON.match(text)

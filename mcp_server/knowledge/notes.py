@@ -12,13 +12,14 @@ because reading ten turns at once takes as long as reading two, one after the ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache, partial
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
-from mcp_server.checkpoints.enrichment import Enrichment, merged
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import AS_OF
 from mcp_server.memory import Memory
@@ -35,7 +36,30 @@ TAIL = recognizer.AHEAD + recognizer.BEHIND
 MAX_TAIL_TEXT = 8_000
 """Characters kept of a message in the context."""
 
-_ITEM = tuple(one.name for one in fields(Item))
+
+def _named(kind: type[Any], stored: object) -> object:
+    """Returns the fields of a dataclass by name if they are stored as a list."""
+    return dict(zip((one.name for one in fields(kind)), stored, strict=True)) if isinstance(stored, list) else stored
+
+
+def _values(one: Any) -> list[Any]:
+    return [getattr(one, each.name) for each in fields(one)]
+
+
+def _turn(stored: object) -> object:
+    if not isinstance(stored, list):
+        return stored
+    number, role, content, at, tools = stored
+    return {"number": number, "role": role, "content": content, "at": at, "tool_calls": [{"name": ""}] if tools else []}
+
+
+_Turn = Annotated[
+    Turn,
+    BeforeValidator(_turn),
+    PlainSerializer(lambda one: [one.number, one.role, one.content, moment_text(one.at), bool(one.tool_calls)]),
+]
+_Call = Annotated[ToolCall, BeforeValidator(partial(_named, ToolCall)), PlainSerializer(_values)]
+_Likely = Annotated[Likely, BeforeValidator(partial(_named, Likely)), PlainSerializer(_values)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +81,24 @@ class Noted:
     turn: int = 0
     final: int = 0
     items: tuple[Item, ...] = ()
-    tail: tuple[Turn, ...] = ()
+    tail: tuple[_Turn, ...] = ()
     files: tuple[str, ...] = ()
-    last_tool_call: ToolCall | None = None
+    last_tool_call: _Call | None = None
     review: Review | None = None
-    likely: tuple[Likely, ...] = ()
+    likely: tuple[_Likely, ...] = ()
     recent: tuple[Item, ...] | None = ()
     estimates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the notes as JSON values."""
-        call = self.last_tool_call
-        return {
-            "turn": self.turn,
-            "final": self.final,
-            "items": _stored(self.items),
-            "recent": None if self.recent is None else _stored(self.recent),
-            "tail": [
-                [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)]
-                for turn in self.tail
-            ],
-            "files": list(self.files),
-            "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
-            "review": asdict(self.review) if self.review else None,
-            "likely": [[one.text, one.turn, one.probability] for one in self.likely],
-            "estimates": {digest: list(both) for digest, both in self.estimates.items()},
-        }
+        values: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return values
+
+
+@cache
+def _adapter() -> TypeAdapter[Noted]:
+    """Returns the reader of stored notes, built when it is first needed: that takes several milliseconds."""
+    return TypeAdapter(Noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,50 +223,14 @@ def outcome(notes: Noted, model: Model) -> Outcome:
 
 def from_dict(stored: object) -> Noted:
     """Returns stored notes; empty ones, to be made again, if their form is unknown."""
-    if not isinstance(stored, Mapping):
-        return Noted()
     try:
-        call, review, recent = (stored.get(name) for name in ("last_tool_call", "review", "recent"))
-        return Noted(
-            int(stored["turn"]),
-            int(stored["final"]),
-            _items(stored["items"]),
-            tuple(
-                Turn(number, role, content, datetime.fromisoformat(at), tool_calls=(ToolCall(""),) if tools else ())
-                for number, role, content, at, tools in stored["tail"]
-            ),
-            _texts(stored["files"]),
-            ToolCall(str(call[0]), str(call[1]), str(call[2]), _texts(call[3])) if call else None,
-            Review(int(review["turn"]), _texts(review["decisions"]), _texts(review["open_items"])) if review else None,
-            tuple(
-                Likely(str(text), int(turn), float(probability)) for text, turn, probability in stored.get("likely", ())
-            ),
-            None if recent is None else _items(recent),
-            {
-                str(digest): (float(replaces), float(closes))
-                for digest, (replaces, closes) in stored.get("estimates", {}).items()
-            },
+        return (
+            _adapter().validate_python({"recent": None, **stored})
+            if stored and isinstance(stored, Mapping)
+            else Noted()
         )
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except ValidationError:
         return Noted()
-
-
-def _stored(found: Sequence[Item]) -> list[dict[str, Any]]:
-    """Returns items as JSON values. `asdict` would copy every value."""
-    return [
-        {
-            **{name: getattr(item, name) for name in _ITEM},
-            "at": moment_text(item.at),
-            "sources": list(item.sources),
-            "heard": list(item.heard),
-        }
-        for item in found
-    ]
-
-
-def _items(stored: Sequence[Mapping[str, Any]]) -> tuple[Item, ...]:
-    items = (Item(**{**one, "at": datetime.fromisoformat(one["at"])}) for one in stored)
-    return tuple(replace(item, sources=tuple(item.sources), heard=tuple(item.heard)) for item in items)
 
 
 def without_texts(stored: object) -> object:
@@ -278,10 +258,6 @@ def _shortened(turn: Turn) -> Turn:
     """Returns a turn for the context: its text cut, its tool calls replaced by an empty one."""
     calls = (ToolCall(""),) if turn.tool_calls else ()
     return Turn(turn.number, turn.role, turn.content[:MAX_TAIL_TEXT], turn.at, tool_calls=calls)
-
-
-def _texts(values: Sequence[object]) -> tuple[str, ...]:
-    return tuple(str(value) for value in values)
 
 
 # ---------------------------------------------------------------- in the state
@@ -324,18 +300,12 @@ async def outcome_of(memory: Memory, notes: Noted) -> Outcome:
     return await run_sync(outcome, notes, memory.recognizer())
 
 
-async def learn(memory: Memory, session: str, turn: int, said: Enrichment) -> None:
-    """Stores a model's review of the notes, as they were after turn number `turn`."""
+async def learn(memory: Memory, session: str, review: Review) -> None:
+    """Stores a model's review of the notes."""
     async with memory.locks.transcript(session):
         stored = await memory.state.get(NAMESPACE, session)
-        if stored is None:
-            return
-        before = from_dict(stored)
-        until = await notes_of(memory, session, turn)
-        found = await outcome_of(memory, until)
-        both = merged(found.decisions, found.open_items, said)
-        after = replace(before, review=Review(turn, both.decisions, both.open_items))
-        await memory.state.put(NAMESPACE, session, after.as_dict())
+        if stored is not None:
+            await memory.state.put(NAMESPACE, session, replace(from_dict(stored), review=review).as_dict())
 
 
 async def forget(memory: Memory, session: str) -> None:

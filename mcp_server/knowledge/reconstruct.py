@@ -18,7 +18,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.errors import NotFound
 from mcp_server.history.commit_rules import message
 from mcp_server.history.committing import OURS
 from mcp_server.history.explore import LOCAL, BranchFolders, beside
@@ -38,37 +38,28 @@ from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Changes, Folder
 from mcp_server.text.destinations import MEMORY
-from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
+from mcp_server.text.entries import is_derived, sources_of, without_sources
 from mcp_server.text.markdown import split_front_matter
-from mcp_server.text.words import content_words
 
 LIVE = "memory"
 """How the memory as it is now is called among the versions."""
-
-MOST_QUESTIONS = 300
-WORDS_ASKED = 6
-LEAST_WORDS = 4
-DEPTH = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """Measurements of one version of the knowledge: the number of files with derived lines, of these lines, and of the
-    turns that they name; the shares of questions that search and context answer, 0 to 1."""
+    turns that they name."""
 
     name: str
     files: int
     lines: int
     sources: int
-    turns: float
-    conversations: float
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The versions, and what differs between the first and each other one, by its name."""
 
-    questions: int
     versions: tuple[Version, ...]
     deltas: Mapping[str, Delta]
 
@@ -88,14 +79,14 @@ async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
 
 
 def _compared(memory: Memory, places: Mapping[str, Path], begun: Mapping[str, str | None]) -> Comparison:
-    asked = _questions(memory)
-    trees = {name: _tree(WorkspaceFiles(place)) for name, place in places.items()}
-    versions = tuple(_version(name, tree, asked) for name, tree in trees.items())
+    there = {name: WorkspaceFiles(place) for name, place in places.items()}
+    trees = {name: bodies_of(files, [*markdown_in(files, *FOLDERS), MEMORY]) for name, files in there.items()}
+    versions = tuple(_version(name, tree) for name, tree in trees.items())
     live = trees[LIVE]
     deltas = {
         name: delta(live, tree, _as_begun(memory, live, begun[name])) for name, tree in trees.items() if name != LIVE
     }
-    return Comparison(len(asked), versions, deltas)
+    return Comparison(versions, deltas)
 
 
 def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> dict[str, str] | None:
@@ -107,56 +98,10 @@ def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> di
     return {path: split_front_matter(text).body for path, text in found.items() if text is not None}
 
 
-def _tree(files: WorkspaceFiles) -> dict[str, str]:
-    """Returns the bodies of all files that extractors may write, by path."""
-    return bodies_of(files, sorted({*markdown_in(files, *FOLDERS), MEMORY}))
-
-
-def _questions(memory: Memory) -> list[tuple[Source, list[str]]]:
-    """Returns messages, taken evenly from all closed conversations, each with the words of its question."""
-    said: list[tuple[Source, list[str]]] = []
-    frequency: Counter[str] = Counter()
-    for path in sorted(memory.transcripts.all()):
-        try:
-            transcript = memory.transcripts.read(path)
-        except ContextManagerError:
-            continue
-        if transcript.head.ended is None:
-            continue
-        for placed in transcript.turns:
-            words = content_words(placed.turn.content[:4000])
-            if placed.turn.role == "user" and len(words) >= LEAST_WORDS:
-                said.append((Source(path, placed.turn.number), words))
-                frequency.update(words)
-    step = max(1, len(said) // MOST_QUESTIONS)
-    return [
-        (source, sorted(words, key=lambda word: (frequency[word], word))[:WORDS_ASKED])
-        for source, words in said[::step][:MOST_QUESTIONS]
-    ]
-
-
-def _version(name: str, tree: Mapping[str, str], asked: Sequence[tuple[Source, list[str]]]) -> Version:
-    from rank_bm25 import BM25Plus  # pulls in NumPy
-
-    lines = [line for body in tree.values() for line in body.split("\n") if line.strip() and line[0] != "#"]
-    derived = [line for line in lines if sources_of(line)]
-    turns = conversations = 0
-    if derived:
-        ranking = BM25Plus([content_words(line) or [""] for line in lines])
-        for source, words in asked:
-            scores = ranking.get_scores(words)
-            best = sorted(range(len(lines)), key=lambda number: (-scores[number], number))[:DEPTH]
-            found = {one for number in best for one in sources_of(lines[number])}
-            turns += source in found
-            conversations += any(one.path == source.path for one in found)
-    return Version(
-        name,
-        sum(any(sources_of(line) for line in body.split("\n")) for body in tree.values()),
-        len(derived),
-        len({one for line in derived for one in sources_of(line)}),
-        round(turns / len(asked), 4) if asked else 0.0,
-        round(conversations / len(asked), 4) if asked else 0.0,
-    )
+def _version(name: str, tree: Mapping[str, str]) -> Version:
+    sources = [[found for line in body.split("\n") if (found := sources_of(line))] for body in tree.values()]
+    lines = [line for of_file in sources for line in of_file]
+    return Version(name, sum(map(bool, sources)), len(lines), len({one for line in lines for one in line}))
 
 
 @dataclass(frozen=True, slots=True)

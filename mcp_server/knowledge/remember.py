@@ -120,12 +120,6 @@ async def write(
     return done
 
 
-async def write_entry(memory: Memory, entry: str, place: Place, session: str) -> Remembered:
-    """Appends one entry to a knowledge file unless the file has it. For callers that hold the lock of the session's
-    transcript, in which nothing is recorded."""
-    return (await _apply(memory, NewFact(entry, "journal"), place, session))[0]
-
-
 def needs_approval(memory: Memory, path: str) -> bool:
     """Returns whether a change of this file needs the user's approval."""
     return memory.settings.knowledge.approve and is_for_own_hand(path)
@@ -256,8 +250,10 @@ async def _apply(
 def _changed(
     memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None, source: Source | None
 ) -> Remembered:
-    pages = _pages(project) if project else ()
-    others = tuple(dict.fromkeys((*pages, MEMORY))) if project else ()
+    folder = f"knowledge/projects/{project.slug}" if project and project.slug else ""
+    own = (f"{folder}/context.md", f"{folder}/notes.md") if folder else ()
+    pages = (*own, GENERAL_PAGE) if project else ()
+    others = (*pages, MEMORY) if project else ()
     old, found = _superseded(memory, fact, (place.path, *others), source) if fact.supersedes else (None, ())
     edit = edited(memory, fact, place, session, old)
     diffs: dict[str, str] = {}
@@ -277,12 +273,6 @@ def _changed(
         return Remembered(edit.stands_in or place.path, "kept", "", (*edit.notes, *found))
     action = edit.action if edit.changes else "replaced"
     return Remembered(place.path, action, "\n".join(diffs.values()), (*edit.notes, *found), others=changed)
-
-
-def _pages(project: Project) -> tuple[str, ...]:
-    """Returns the pages whose items are about the project, or about everything."""
-    own = (f"knowledge/projects/{project.slug}/context.md", f"knowledge/projects/{project.slug}/notes.md")
-    return (*(own if project.slug else ()), GENERAL_PAGE)
 
 
 def _superseded(

@@ -227,8 +227,7 @@ _WORTH = (
     ("Rule: ",),
     ("How to: ",),
 )
-"""The beginnings of journal lines in their order of worth, with those that are written before a text leaves the context
-(`flush.py`)."""
+"""The beginnings of journal lines in their order of worth, with those that earlier versions wrote (`FLUSHED`)."""
 
 
 def within_the_day(body: str) -> str:

@@ -58,7 +58,7 @@ ITEM_PAGES = ("knowledge/projects/", "knowledge/reference/")
 """Folders of the pages that hold decisions and open items."""
 
 FLUSHED = ("Decision:", "Lesson:", "To-do:")
-"""Beginnings of journal lines that the flush before a drop writes: nobody else does."""
+"""Beginnings of journal lines that earlier versions wrote when a text left the context: these lines stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ async def write_lines(
 
     Pages also show the items of open conversations: those in the state, and the newer ones of `live`, which are stored.
     The items of the transcripts `ended` are no longer shown: their lines are among the derived ones."""
-    stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
+    stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.asked))
 
     async def work() -> list[ChangedFile]:
         items, stored = await memory.state.entries_of(LIVE_ITEMS, LIVE_PAGES)

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from mcp_server.errors import Unavailable
 
-Purpose = Literal["gate", "summary", "enrichment", "extraction", "review", "commit message"]
+Purpose = Literal["gate", "summary", "review", "commit message"]
 """The purpose of a call in the log and in `costs`."""
 
 

@@ -8,22 +8,26 @@
     from 95%   too late    no scoring: compact now
 
 It removes nothing itself. It speaks in `observe`'s answer from 70% on, with a prompt of a client with hooks once for
-each phase, and whenever it is asked. The result is written to `.local/advisor/{session}.json` a moment later.
+each phase, and whenever it is asked. The result is written to `.local/advisor/{session}.json`.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
+from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Delivery
 from mcp_server.pressure import log
@@ -43,6 +47,7 @@ from mcp_server.relevance.chunks import ChunkKind, Gauges, LiveChunk
 from mcp_server.relevance.live_set import asking_turns, gauges, holders, query_of
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import second_text
+from mcp_server.text.transcript_head import file_id
 from mcp_server.text.words import content_words
 
 Phase = Literal["quiet", "identify", "aggressive", "critical", "too late"]
@@ -252,6 +257,7 @@ def _item(item: ContextItem, score: AdvisorScore | None) -> dict[str, Any]:
     return described
 
 
+STATES = ".local/advisor"  # folder of the state files, one for each session
 HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")  # kinds of chunks that can contain items
 ADVISED = "advised"  # namespace of the state: session → the phase that its user was last told of
 MOST_WITH_PROMPT, MOST_TOKENS = 3, 150  # recommendations and tokens of advice that comes with a prompt
@@ -282,7 +288,7 @@ async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
     if full.advised < QUIET:
         return ""
     view = await view_of(memory, session, client_tokens=client_tokens)
-    save(memory, session, view)
+    await save(memory, session, view)
     said = message(view.advice, view.gauges.advised, view.delivery)
     return "\n".join(filter(None, (said, view.problem)))
 
@@ -304,7 +310,7 @@ async def with_prompt(memory: Memory, session: str, prompt: str, read: Callable[
         view = replace(view, advice=view.advice.first(most))
         said = message(view.advice, view.gauges.advised, view.delivery)
         if memory.tokens.count(said) <= MOST_TOKENS:
-            save(memory, session, view)
+            await save(memory, session, view)
             return said
     return ""
 
@@ -346,8 +352,11 @@ async def view_of(
     return await run_sync(judged)
 
 
-def save(memory: Memory, session: str, view: AdvisorView) -> None:
-    """Writes the view to the session's state file, a moment later."""
+async def save(memory: Memory, session: str, view: AdvisorView) -> None:
+    """Writes the view to the session's state file. If the disk refuses it, only the file is missing."""
     full = view.gauges
     tokens = full.live_tokens if full.client_tokens is None else full.client_tokens
-    memory.advisor.put_later(session, state_of(session, view.advice, view.items, tokens, full.limit, memory.clock()))
+    state = state_of(session, view.advice, view.items, tokens, full.limit, memory.clock())
+    contents = {f"{file_id(session)}.json": json.dumps(state, indent=1).encode("ascii")}
+    with suppress(ContextManagerError):
+        await run_sync(partial(memory.files.write_all_atomic, STATES, contents, synced=False))

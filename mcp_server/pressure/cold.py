@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
 
 from anyio.to_thread import run_sync
 
@@ -27,7 +25,6 @@ from mcp_server.pressure import log, pressure
 from mcp_server.relevance.chunks import ColdRecord, LiveChunk, original_of, score
 from mcp_server.relevance.live_set import Lookups, change, live_set, says_something
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.storage import logs
 from mcp_server.storage.values import Change
 from mcp_server.text.words import bounded, content_words
 
@@ -279,34 +276,6 @@ async def _restore(memory: Memory, records: Sequence[ColdRecord], turns: Sequenc
     await run_sync(memory.cold.remove_all, records)
 
 
-MAX_LINES_READ = 100_000  # most lines of the log that are read
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """A chunk that left the live context. `summary` is one line of it, empty if its record is gone; `recoverable` says
-    whether cold storage has it. `threshold_used` is None if there was none, or if the log has no line."""
-
-    chunk_id: str
-    session_id: str
-    timestamp: str
-    reason: str
-    relevance_score: float
-    threshold_used: float | None
-    tokens: int
-    turn: int
-    summary: str
-    recoverable: bool
-    recoverable_until: str
-
-
-async def drops(memory: Memory, session: str | None = None, limit: int = 100) -> list[Drop]:
-    """Returns the drops of a conversation (None: of all), newest first, from the log and from cold storage. Raises
-    NotFound if there is no such session."""
-    records = {(record.session_id, record.chunk_id): record for record in await cold_records(memory, session)}
-    return (await run_sync(_listed, memory, session, records))[:limit]
-
-
 async def cold_records(memory: Memory, session: str | None = None) -> list[ColdRecord]:
     """Returns the records of a conversation (None: of all), newest first, without those of chunks that are live and
     whole. Raises NotFound if there is no such session."""
@@ -314,43 +283,3 @@ async def cold_records(memory: Memory, session: str | None = None) -> list[ColdR
         await sessions.require(memory, session)
     records = await _records(memory, session)
     return sorted(records, key=lambda record: (record.timestamp, record.turn, record.part), reverse=True)
-
-
-def one_line(record: ColdRecord, most: int = 80) -> str:
-    """Returns the beginning of a record's text, or its name if the client gave no text."""
-    said = " ".join(record.content[: most * 8].split()) or record.name or f"a {record.kind} that the client named"
-    return said if len(said) <= most else said[: most - 1] + "…"
-
-
-def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> list[Drop]:
-    found: list[Drop] = []
-    told: set[tuple[str, str]] = set()
-    cold = {place: record for place, record in kept.items() if record.form == "cold"}
-    for line in islice(logs.newest_first(memory.files, "drops"), MAX_LINES_READ):
-        place = (str(line.get("session_id", "")), str(line.get("chunk_id", "")))
-        if place[1] and (session is None or place[0] == session):
-            # A chunk may come back and go again: only its last drop still has the record.
-            found.append(_drop(line, None if place in told else cold.get(place)))
-            told.add(place)
-    for place, record in cold.items():
-        if place not in told:
-            line = {"reason": record.drop_reason, "relevance_score": record.relevance_score}
-            found.append(_drop(record.as_dict() | line, record))
-    return sorted(found, key=lambda drop: drop.timestamp, reverse=True)
-
-
-def _drop(line: Mapping[str, Any], record: ColdRecord | None) -> Drop:
-    """Returns the drop that a line of the log describes; `record` is the chunk's, if cold storage has it."""
-    return Drop(
-        chunk_id=str(line.get("chunk_id", "")),
-        session_id=str(line.get("session_id", "")),
-        timestamp=str(line.get("timestamp", "")),
-        reason=str(line.get("reason", "unknown")),
-        relevance_score=line.get("relevance_score") or 0.0,
-        threshold_used=line.get("threshold_used"),
-        tokens=record.tokens if record else int(line.get("tokens") or 0),
-        turn=record.turn if record else int(line.get("turn") or 0),
-        summary=one_line(record) if record else "",
-        recoverable=record is not None,
-        recoverable_until=f"{record.recoverable_until:%Y-%m-%d}" if record else "",
-    )

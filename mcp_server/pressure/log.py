@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from statistics import fmean, median
@@ -146,86 +145,52 @@ SOON = 10  # exchanges within which a chunk that left should not be asked for ag
 BINS = 10  # bins of the histogram, a tenth each; the last one includes 1.0 and more
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A summary of token counts; all 0 if there are none."""
-
-    count: int = 0
-    total: int = 0
-    least: int = 0
-    median: float = 0.0
-    mean: float = 0.0
-    most: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """The number of scores from `start` to below `end`; the last bin has no upper bound."""
-
-    start: float
-    end: float
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogStats:
-    """A summary of the logs. `reasons` are the most frequent first; `first` and `last` are the times of the oldest and
-    newest line; `soon` counts the chunks that came back within ten exchanges."""
-
-    first: str | None
-    last: str | None
-    reasons: Mapping[str, int]
-    scores: tuple[Bin, ...]
-    thresholds: tuple[float, ...]
-    curation: Spread
-    compaction: Spread
-    summarised: int
-    recovered: Mapping[str, int]
-    soon: int
-    highest_pct: float
-
-    @property
-    def dropped(self) -> int:
-        return sum(self.reasons.values())
-
-
 def log_stats(
     drops: Sequence[Record],
     curations: Sequence[Record],
     compactions: Sequence[Record],
     recoveries: Sequence[Record],
     healths: Sequence[Record],
-) -> LogStats:
-    """Returns a summary of five logs. A field that is missing or has a wrong type counts as none."""
+) -> dict[str, Any]:
+    """Returns a summary of five logs as JSON values: `reasons` with the most frequent first, the times of the `first`
+    and the `last` line, and the chunks that came back within ten exchanges (`soon`). A field that is missing or has a
+    wrong type counts as none."""
     lines = (*drops, *curations, *compactions, *recoveries, *healths)
     times = sorted(str(line["timestamp"]) for line in lines if line.get("timestamp"))
     later = [_number(line, "exchanges_since") for line in recoveries if line.get("exchanges_since") is not None]
-    return LogStats(
-        first=times[0] if times else None,
-        last=times[-1] if times else None,
-        reasons=dict(Counter(str(line.get("reason", "unknown")) for line in drops).most_common()),
-        scores=histogram(_number(line, "relevance_score") for line in drops if "relevance_score" in line),
-        thresholds=tuple(sorted({_number(line, "threshold_used") for line in drops if line.get("threshold_used")})),
-        curation=spread(int(_number(line, "token_savings")) for line in curations),
-        compaction=spread(int(_number(line, "tokens_before") - _number(line, "tokens_after")) for line in compactions),
-        summarised=sum(int(_number(line, "chunks_summarized")) for line in compactions),
-        recovered=dict(Counter(str(line.get("trigger", "asked")) for line in recoveries).most_common()),
-        soon=sum(exchanges <= SOON for exchanges in later),
-        highest_pct=max((_number(line, "pct_used") for line in healths), default=0.0),
-    )
+    saved = [int(_number(line, "tokens_before") - _number(line, "tokens_after")) for line in compactions]
+    return {
+        "first": times[0] if times else None,
+        "last": times[-1] if times else None,
+        "reasons": dict(Counter(str(line.get("reason", "unknown")) for line in drops).most_common()),
+        "scores": histogram(_number(line, "relevance_score") for line in drops if "relevance_score" in line),
+        "thresholds": sorted({_number(line, "threshold_used") for line in drops if line.get("threshold_used")}),
+        "curation": spread([int(_number(line, "token_savings")) for line in curations]),
+        "compaction": spread(saved),
+        "summarised": sum(int(_number(line, "chunks_summarized")) for line in compactions),
+        "recovered": dict(Counter(str(line.get("trigger", "asked")) for line in recoveries).most_common()),
+        "soon": sum(exchanges <= SOON for exchanges in later),
+        "highest_pct": max((_number(line, "pct_used") for line in healths), default=0.0),
+    }
 
 
-def histogram(scores: Iterable[float]) -> tuple[Bin, ...]:
+def histogram(scores: Iterable[float]) -> list[dict[str, float]]:
+    """Returns the number of scores from each `start` to below its `end`; the last bin has no upper bound."""
     counts = Counter(min(BINS - 1, max(0, int(score * BINS + 1e-9))) for score in scores)
-    return tuple(Bin(place / BINS, (place + 1) / BINS, counts[place]) for place in range(BINS))
+    return [{"start": place / BINS, "end": (place + 1) / BINS, "count": counts[place]} for place in range(BINS)]
 
 
-def spread(values: Iterable[int]) -> Spread:
-    """Returns count, sum, least, median, mean and most of these values."""
-    known = list(values)
-    if not known:
-        return Spread()
-    return Spread(len(known), sum(known), min(known), float(median(known)), round(fmean(known), 1), max(known))
+def spread(values: Sequence[int]) -> dict[str, float]:
+    """Returns count, sum, least, median, mean and most of token counts; all 0 if there are none."""
+    known = values or [0]
+    return {
+        "count": len(values),
+        "total": sum(known),
+        "least": min(known),
+        "median": float(median(known)),
+        "mean": round(fmean(known), 1),
+        "most": max(known),
+    }
 
 
 def since(lines: Iterable[Record], moment: datetime | None, session: str | None) -> list[Record]:
@@ -244,31 +209,23 @@ MAX_LINES_READ = 200_000  # most lines of each log that are read
 KNOBS = ("relevance_cutoff", "relevance_keep", "memfas_weight", "recency_bonus", "importance_boost")
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """A summary of the logs beside the settings. `lines` is the number of lines read from each log, `sessions` the
-    conversations in them."""
+async def tuning(
+    memory: Memory, session: str | None = None, start: datetime | None = None
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Returns a summary of the logs of a conversation (None: of all) from a moment on (None: all), and the
+    conversations in them. Raises NotFound if there is no such session.
 
-    stats: LogStats
-    lines: Mapping[str, int]
-    knobs: Mapping[str, float]
-    sessions: frozenset[str] = frozenset()
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"lines": dict(self.lines), "stats": self.stats, "knobs": dict(self.knobs)}
-
-
-async def tuning(memory: Memory, session: str | None = None, start: datetime | None = None) -> Tuning:
-    """Returns a summary of the logs of a conversation (None: of all) from a moment on (None: all). Raises NotFound if
-    there is no such session."""
+    The summary has JSON values: the number of `lines` of each log, the `stats` and the settings (`knobs`).
+    """
     if session is not None:
         await sessions.require(memory, session)
     knobs = {name: getattr(memory.settings.context, name) for name in KNOBS}
 
-    def read() -> Tuning:
+    def read() -> tuple[dict[str, Any], frozenset[str]]:
         newest = {kind: islice(logs.newest_first(memory.files, kind), MAX_LINES_READ) for kind in KINDS}
         found = {kind: since(lines, start, session) for kind, lines in newest.items()}
         about = frozenset(str(line.get("session_id", "")) for lines in found.values() for line in lines)
-        return Tuning(log_stats(*found.values()), {kind: len(lines) for kind, lines in found.items()}, knobs, about)
+        counts = {kind: len(lines) for kind, lines in found.items()}
+        return {"lines": counts, "stats": log_stats(*found.values()), "knobs": knobs}, about
 
     return await run_sync(read)

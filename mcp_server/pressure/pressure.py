@@ -1,6 +1,6 @@
 """Curation and compaction of a session that grows.
 
-    gauge → score the live chunks against the message → decide → journal → cold storage, on disk → live set
+    gauge → score the live chunks against the message → decide → cold storage, on disk → live set
 
 `plan` decides and changes nothing; `carry_out` does what a plan says. A chunk leaves the live set only after its
 original is on disk: after a crash in between the chunk is still live, and its record is written again or stays unused.
@@ -19,13 +19,9 @@ from mcp_server.checkpoints import checkpoint
 from mcp_server.context.cut import excerpt
 from mcp_server.context.slots.session import exchanges
 from mcp_server.conversations import sessions
-from mcp_server.conversations.projects import project_of
-from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge import remember
 from mcp_server.knowledge.anchor import anchored_ids
-from mcp_server.knowledge.flush import FlushLine, lines
 from mcp_server.memory import Memory
-from mcp_server.model import COMPACTION, Caller, Turn
+from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import ladder, log, reword
 from mcp_server.pressure.ladder import UNJUDGED, Protected, Scored
 from mcp_server.relevance.chunks import (
@@ -43,9 +39,7 @@ from mcp_server.relevance.chunks import (
 )
 from mcp_server.relevance.live_set import Lookups, change, gauges, gauges_of, live_set
 from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
-from mcp_server.text.destinations import place_for
 from mcp_server.text.prose import counted, summarise
-from mcp_server.text.redaction import secrets
 from mcp_server.text.words import content_words
 from mcp_server.tokens import Meter
 
@@ -183,13 +177,12 @@ async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
 async def carry_out(
     memory: Memory, decided: Plan, reason: DropReason | None = None, turns: Sequence[Turn] | None = None
 ) -> Relief:
-    """Writes journal lines and then the originals to disk, durably, and then changes the live set in one transaction.
-    Call it under the transcript's lock; `turns` are all of the session's, if they are known."""
+    """Writes the originals to disk, durably, and then changes the live set in one transaction. Call it under the
+    transcript's lock; `turns` are all of the session's, if they are known."""
     if not decided.changes:
         return Relief(decided, decided.tokens_before)
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
     said = {turn.number: turn for turn in turns}
-    await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
     now, exchange = memory.clock(), sum(turn.role == "user" for turn in turns)
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
@@ -302,34 +295,3 @@ def _scored(
 def _under(share: float, limit: int) -> int:
     """Returns the largest number of tokens below a share of the limit."""
     return max(0, -int(-share * limit // 1) - 1)
-
-
-async def before_drop(memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> None:
-    """Writes the journal lines in `chunks`, each under the day on which it was said. A line that cannot be written (a
-    secret in it, a full disk) stays in the transcript only. `turns` are the session's by number. Call it under the
-    transcript's lock."""
-    found = await run_sync(_lines, chunks, turns)
-    row = await memory.state.session(session) if found else None
-    if row is None:
-        return
-    project = await project_of(memory, Caller(), row.project or "global")
-    paths = (await sessions.show_session(memory, session)).paths_by_turn
-    for line in found:
-        day = memory.local_date(turns[line.turn].at)
-        entry = line.entry(paths[line.turn])
-        try:
-            place = place_for("journal", entry, project.slug, day, None)
-            done = await remember.write_entry(memory, entry, place, session)
-        except ContextManagerError:
-            continue
-        if done.diff:
-            memory.changes.publish(Change("file", done.path, session))
-
-
-def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
-    texts = []
-    for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
-        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
-        if said is not None:
-            texts.append((chunk.turn, said))
-    return [line for line in lines(texts) if not secrets(line.text)]

@@ -153,7 +153,7 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
     if decisions and not dry_run:
         done = Plan(session, "curation", view.prompt, tuple(decisions.values()), before, 0, "asked")
         left = (await pressure.carry_out(memory, done, "asked")).tokens_after
-        advisor.save(memory, session, view)
+        await advisor.save(memory, session, view)
     warnings = (*view.advice.warnings, *((TOO_LATE,) if view.advice.phase == "too late" else ()))
     notes = (*warnings, *((view.problem,) if view.problem else ()), *_mirror(row))
     return Pruned(

@@ -14,7 +14,7 @@ from mcp_server.checkpoints.stored import described_text
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.history import reverted_commits
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import cold_records, find_cold, one_line
+from mcp_server.pressure.cold import cold_records, find_cold
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
 from mcp_server.storage.checkpoint_files import CheckpointFiles
 from mcp_server.storage.history_values import Version, object_id
@@ -23,6 +23,7 @@ from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id
 from mcp_server.text.markdown import minute_text, read_moment
+from mcp_server.text.prose import clipped
 from mcp_server.text.words import content_words, fold, words
 
 
@@ -75,23 +76,30 @@ class Recoverable:
         return minute_text(moment) if moment else self.at
 
 
-async def recoverable(memory: Memory, query: str | None = None, limit: int = 20) -> list[Recoverable]:
-    """Returns what can be recovered, at most `limit` of each kind: the newest first, or the best matches of `query`."""
+async def recoverable(
+    memory: Memory, query: str | None = None, limit: int = 20, session: str | None = None
+) -> list[Recoverable]:
+    """Returns what can be recovered, at most `limit` of each kind: the newest first, or the best matches of `query`.
+    With a session, only what left its live context. Raises NotFound if there is no such session."""
     query = (query or "").strip() or None
-    cold = await _cold(memory, query, limit)
+    cold = await _cold(memory, query, limit, session)
+    if session:
+        return cold
     kept = await run_sync(_checkpoints, memory, query, limit)
     return cold + kept + await run_sync(lambda: _listed(memory, query, limit))
 
 
-async def meant(memory: Memory, query: str) -> Recoverable:
-    """Returns the recoverable thing with most words of a query.
+async def meant(memory: Memory, query: str, session: str | None = None) -> Recoverable:
+    """Returns the recoverable thing with most words of a query; with a session, of what left its live context.
 
     Raises:
         NotFound: nothing has any of its words.
         Invalid: several things match equally well; they are named.
     """
     # An undo, or a whole state, is asked for by its id.
-    found = [one for one in await recoverable(memory, query) if one.kind not in ("replaced", "checkpoint")]
+    found = [
+        one for one in await recoverable(memory, query, session=session) if one.kind not in ("replaced", "checkpoint")
+    ]
     found.sort(key=lambda one: -one.matched)
     best = [one for one in found if one.matched and one.matched == found[0].matched]
     if not best:
@@ -111,18 +119,20 @@ def as_text(found: list[Recoverable], query: str | None = None) -> str:
     return "\n".join([f"Can be recovered{about}, by the id at the end of the line (times in UTC):", *lines])
 
 
-async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
-    """Returns chunks in cold storage that are not live and whole."""
+async def _cold(memory: Memory, query: str | None, limit: int, session: str | None) -> list[Recoverable]:
+    """Returns chunks in cold storage that are not live and whole, with the reason, the score and the last day."""
     if query is None:
-        records = [record for record in await cold_records(memory) if record.form != "whole"][:limit]
+        records = [record for record in await cold_records(memory, session) if record.form != "whole"][:limit]
     else:
-        records = await find_cold(memory, query, limit=limit)
+        records = await find_cold(memory, query, session, limit)
     found = []
     for one in records:
         place, matched = f"session {one.session_id}, turn {one.turn}", 0
         if query:
             matched, _ = matching(query, [one.content, one.name])
-        summary = one_line(one, SUMMARY)
+        text = clipped(one.content[: SUMMARY * 8], SUMMARY) or one.name or f"a {one.kind} that the client named"
+        why = f"{one.drop_reason.replace('_', ' ')}, score {one.relevance_score:.2f}"
+        summary = f"{text} ({why}, until {one.recoverable_until:%Y-%m-%d})"
         found.append(Recoverable(one.chunk_id, "cold", place, one.timestamp.isoformat(), summary, matched))
     return found
 
@@ -165,7 +175,7 @@ def _ranked(found: Iterator[_Listed], query: str | None) -> Iterator[Recoverable
     scored = [(matching(query, [*lines, one.path]), one) for one, lines in found]
     for (count, best), one in sorted(scored, key=lambda pair: -pair[0][0]):
         if count:
-            shown = one.summary if best in ("", one.path) else _short(best)
+            shown = one.summary if best in ("", one.path) else clipped(best, SUMMARY)
             yield Recoverable(one.id, one.kind, one.path, one.at, shown, count)
 
 
@@ -181,7 +191,8 @@ def _reverted(memory: Memory) -> Iterator[_Listed]:
     for commit in reverted_commits(memory):
         said = memory.forgotten.clean(commit.message)
         summary = f"the reverted commit: {said.partition(chr(10))[0]}"
-        yield Recoverable(commit.id[:10], "commit", "", commit.at.isoformat(), _short(summary)), said.splitlines()
+        found = Recoverable(commit.id[:10], "commit", "", commit.at.isoformat(), clipped(summary, SUMMARY))
+        yield found, said.splitlines()
 
 
 def _versions(memory: Memory) -> Iterator[_Listed]:
@@ -205,7 +216,7 @@ def _as_listed(memory: Memory, version: Version) -> _Listed:
     now = _text(memory, version.path)
     back, away = lost_lines(earlier, now), lost_lines(now, earlier)
     gone = "" if memory.files.exists(version.path) else "the file is gone; "
-    summary = f"{gone}{len(back)} lines come back, {len(away)} go ({_short(version.subject)})"
+    summary = f"{gone}{len(back)} lines come back, {len(away)} go ({clipped(version.subject, SUMMARY)})"
     what = f"{version.path}@{version.commit[:10]}"
     return Recoverable(what, "version", version.path, version.at.isoformat(), summary), back
 
@@ -214,13 +225,14 @@ def _archived(memory: Memory) -> Iterator[_Listed]:
     """Yields archived entries of MEMORY.md, newest date first, then whole files under archive/."""
     kept = entries.entries(_text(memory, ARCHIVE))
     for entry in sorted(kept, key=lambda entry: (entry.date, entry.start), reverse=True):
-        found = Recoverable(entry_id(entry.text), "archive", MEMORY, entry.date, _short(entry.text.removeprefix("- ")))
+        summary = clipped(entry.text.removeprefix("- "), SUMMARY)
+        found = Recoverable(entry_id(entry.text), "archive", MEMORY, entry.date, summary)
         yield found, entry.text.splitlines()
     for stat in memory.files.walk("archive/"):
         if stat.path != ARCHIVE and stat.path.endswith(".md"):
             lines = _text(memory, stat.path).splitlines()
             title = next((line for line in lines if line.startswith("#")), "")
-            yield Recoverable(stat.path, "archive", stat.path, "", _short(title)), lines
+            yield Recoverable(stat.path, "archive", stat.path, "", clipped(title, SUMMARY)), lines
 
 
 def _text(memory: Memory, path: str) -> str:
@@ -233,8 +245,3 @@ def _bytes(memory: Memory, path: str) -> bytes | None:
         return memory.files.bytes_or_none(path)
     except ContextManagerError:
         return None
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SUMMARY else line[: SUMMARY - 1] + "…"

@@ -22,12 +22,14 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from posixpath import commonpath
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.model import Turn
 from mcp_server.relevance.chunks import LiveChunk
-from mcp_server.text.markdown import Lines, located
+from mcp_server.text.markdown import load
 from mcp_server.text.words import words
 
 ItemType = Literal["skill", "file", "agent"]
@@ -173,13 +175,26 @@ DIRECT, RELATED, SAME_TECHNOLOGY, SAME_LAYER, GENERIC, UNRELATED = 10, 8, 6, 4, 
 Band = Literal["prune", "consider", "keep unless critical", "keep"]
 
 
+def _word(value: object) -> str:
+    folded = [] if isinstance(value, list | dict) else words(str(value))
+    if len(folded) != 1:
+        raise ValueError(f"{value!r} is not one word")
+    return folded[0]
+
+
+_Words = frozenset[Annotated[str, BeforeValidator(_word)]]
+_Groups = Mapping[Annotated[str, BeforeValidator(str)], _Words]
+
+
 @dataclass(frozen=True, slots=True)
 class Lexicon:
     """Groups of folded words: technology or layer → its words; and generic words."""
 
-    technologies: Mapping[str, frozenset[str]]
-    layers: Mapping[str, frozenset[str]]
-    generic: frozenset[str]
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    technologies: _Groups
+    layers: _Groups
+    generic: _Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,32 +281,11 @@ def read_lexicon(read: Callable[[str], bytes], chosen: str | None) -> tuple[Lexi
 
 @lru_cache(16)
 def parsed(text: str, where: str) -> Lexicon:
-    """Returns the lexicon of a YAML text. Raises Invalid with `where` and the line."""
-    fields, lines = located(text, where)
-    found: dict[str, Any] = {"technologies": {}, "layers": {}, "generic": frozenset()}
-    for name, value in fields.items():
-        at = f"{where}: line {lines[name,]}: "
-        if name not in found:
-            raise Invalid(f"{at}{name!r} is not one of {', '.join(found)}")
-        if name == "generic":
-            found[name] = _listed(value, (name,), lines, where)
-        elif isinstance(value, dict):
-            found[name] = {str(one): _listed(inner, (name, str(one)), lines, where) for one, inner in value.items()}
-        else:
-            raise Invalid(f"{at}{name} must hold `group: [word, word]` lines")
-    return Lexicon(**found)
-
-
-def _listed(value: object, steps: tuple[str, ...], lines: Lines, where: str) -> frozenset[str]:
-    """Returns the folded words of the list at `steps` of the file."""
-    if not isinstance(value, list):
-        raise Invalid(f"{where}: line {lines[steps]}: {steps[-1]} must be a list of words: [one, two]")
-    found: set[str] = set()
-    for place, entry in enumerate(value):
-        inner = isinstance(entry, list | dict)
-        folded = [] if inner else words(str(entry))
-        if len(folded) != 1:
-            said = "a list or mapping" if inner else repr(entry)
-            raise Invalid(f"{where}: line {lines[*steps, place]}: {said} is not one word; give each word by itself")
-        found.add(folded[0])
-    return frozenset(found)
+    """Returns the lexicon of a YAML text. Raises Invalid that names `where` and the wrong group."""
+    try:
+        fields = {"technologies": {}, "layers": {}, "generic": [], **load(text, where)}
+        return TypeAdapter(Lexicon).validate_python(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place, what = ": ".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        raise Invalid(f"{where}: {place}: {what}; technologies and layers hold `group: [word, word]` lines") from None

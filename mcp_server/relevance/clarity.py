@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from anyio.to_thread import run_sync
+from pydantic.alias_generators import to_camel
 
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import AS_OF, last_visible
@@ -69,17 +70,26 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
     if name not in get_args(View):
         raise Invalid(f"view {name!r} is not one of {', '.join(get_args(View))}")
     found = await judged(memory, await session_meant(memory, session))
-    meant, counts, stats = found.session, found.counts, stats_of(found)
+    meant, counts, stats, knobs = found.session, found.counts, stats_of(found), memory.settings.clarity
     if name == "state":
         state = {"session": meant, **counts.as_dict(memory.clock())}
         return ClarityView(meant, state, json.dumps(state, ensure_ascii=False, indent=1))
-    if name == "stats":
-        return ClarityView(meant, stats, "\n".join([_title(memory, meant), "", *_bullets(stats)]))
     rows = [_row(one, counts.exchange) for one in found.verdicts]
-    if name == "scores":
-        data = {"session": meant, "exchange": counts.exchange, "scores": rows}
-        return ClarityView(meant, data, "\n".join([_title(memory, meant), "", *_table(rows)]))
-    return _status(memory, found, rows, stats)
+    if name == "stats":
+        data, lines = stats, _bullets(stats)
+    elif name == "scores":
+        data, lines = {"session": meant, "exchange": counts.exchange, "scores": rows}, _table(rows)
+    else:
+        kept = [BlockItem(one.item.id, one.score, one.item.anchored) for one in found.verdicts if one.keep]
+        shown, _ = block(kept, memory.tokens.count, knobs.block_tokens)
+        data = {"enabled": knobs.enabled, "strictMode": knobs.strict_mode, **stats, "block": shown, "top": rows[:TOP]}
+        data["state"] = counts.as_dict(memory.clock())
+        numbers = ", ".join(f"{stats[word]} {word}" for word in ("keep", "fading", "gone"))
+        said = f"Exchange {counts.exchange}; {stats['items']} items ({stats['anchored']} anchored): {numbers}; "
+        said += f"{stats['candidates']} words said once.{' Strict mode.' if knobs.strict_mode else ''}"
+        lines = [said, "", shown or "The block is empty."]
+    off = "" if knobs.enabled else " (switched off: clarity.enabled)"
+    return ClarityView(meant, data, "\n".join([f"# Clarity of {neutralise(meant)}{off}", "", *lines]))
 
 
 async def session_meant(memory: Memory, session: str | None) -> str:
@@ -125,17 +135,12 @@ async def for_status(memory: Memory, session: str | None, max_tokens: int | None
     head = {"enabled": enabled, "strict_mode": memory.settings.clarity.strict_mode, **stats_of(found)}
     most = TOP if max_tokens is None else max(TOP, (max_tokens - STATUS_HEAD) // STATUS_ROW)
     shown = [
-        {
-            "item": neutralise(one.item.id),
-            "score": round(one.score, 1),
-            **({} if max_tokens is None else {"terms": _terms(one.terms)}),
-            "state": one.word,
-            **({} if max_tokens is None else {"why": one.why}),
-        }
-        for one in verdicts[:most]
+        {"item": neutralise(one.item.id), "score": round(one.score, 1), "state": one.word} for one in verdicts[:most]
     ]
     if max_tokens is None:
         return {**head, "top": shown}
+    for row, one in zip(shown, verdicts, strict=False):
+        row |= {"terms": _terms(one.terms), "why": one.why}
     left = f"{len(verdicts) - most} more with lower scores; max_tokens" if len(verdicts) > most else "none"
     return {**head, "scores": shown, "left_out": left, "config": config_of(memory.settings)}
 
@@ -147,28 +152,6 @@ def pruned_text(pruned: ItemsPruned) -> str:
     what = "leave the block (their counts stay; a mention or an anchor brings them back)"
     rows = (f"- {neutralise(one.item.id)} ({one.score:.0f}): {one.why}" for one in pruned.gone)
     return "\n".join([f"{len(pruned.gone)} items {what}:", "", *rows])
-
-
-def _title(memory: Memory, session: str) -> str:
-    off = "" if memory.settings.clarity.enabled else " (switched off: clarity.enabled)"
-    return f"# Clarity of {neutralise(session)}{off}"
-
-
-def _status(
-    memory: Memory, found: ScoredItems, rows: Sequence[Mapping[str, Any]], stats: Mapping[str, Any]
-) -> ClarityView:
-    knobs, session, counts = memory.settings.clarity, found.session, found.counts
-    kept = [BlockItem(one.item.id, one.score, one.item.anchored) for one in found.verdicts if one.keep]
-    shown, _ = block(kept, memory.tokens.count, knobs.block_tokens)
-    data = {"enabled": knobs.enabled, "strictMode": knobs.strict_mode, **stats, "block": shown}
-    data |= {"top": list(rows[:TOP]), "state": counts.as_dict(memory.clock())}
-    said = (
-        f"Exchange {counts.exchange}; {stats['items']} items ({stats['anchored']} anchored): {stats['keep']} keep, "
-        f"{stats['fading']} fading, {stats['gone']} gone; {stats['candidates']} words said once."
-    )
-    said += " Strict mode." if knobs.strict_mode else ""
-    lines = [_title(memory, session), "", said, "", shown or "The block is empty."]
-    return ClarityView(session, data, "\n".join(lines))
 
 
 def _row(verdict: ItemVerdict, exchange: int) -> dict[str, Any]:
@@ -369,10 +352,7 @@ def config_of(settings: Settings) -> dict[str, Any]:
 
 
 def _camel(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    names = ((name.split("_"), inner) for name, inner in value.items())
-    return {first + "".join(word.capitalize() for word in rest): _camel(inner) for (first, *rest), inner in names}
+    return {to_camel(name): _camel(inner) for name, inner in value.items()} if isinstance(value, Mapping) else value
 
 
 def _read(stored: object) -> Tracker:

@@ -128,8 +128,6 @@ TELLING = (
     "prune --session s1 --strategy advisor --apply",
     "status gauges --notify-if-pct 0.0",
     "status gauges",
-    "session drops --session s1",
-    "session drops --recoverable",
     "status logs",
     "recover CHUNK",
     "recover CHUNK --apply",
@@ -146,7 +144,7 @@ def test_every_command_that_tells_of_pruning_says_whose_context_it_is(
     for command in TELLING:
         chunk = ""
         if "CHUNK" in command:
-            chunk = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
+            chunk = json.loads(run("recover", "--session", "s1", "--json"))[0]["id"]
         text = " ".join(run(*(chunk if word == "CHUNK" else word for word in command.split())).split())
         assert text, command
         if delivery == "add":

@@ -53,8 +53,8 @@ def test_a_reconstruction_by_another_model_is_named_after_it_and_says_what_a_mer
     run("session", "end", "s")
     assert "llm.provider" in run("reconstruct", "create", "b", "--model", "better", code=2)
     assert "exclude each other" in run("reconstruct", "create", "b", "--model", "better", "--no-model", code=2)
-    line = {"kind": "event", "turn": 1, "person": None, "day": None, "text": "The user adopted kittens in Zagreb."}
-    with endpoint(Reply(json.dumps([line]))) as served:
+    quote = "I adopted two kittens in Zagreb yesterday."
+    with endpoint(Reply(json.dumps({"add": [{"kind": "rule", "turn": 1, "quote": quote}]}))) as served:
         for name, value in {"PROVIDER": "openai", "MODEL": "large", "BASE_URL": served.url}.items():
             monkeypatch.setenv(f"CONTEXT_MANAGER_LLM__{name}", value)
         made = json.loads(run("reconstruct", "create", "b", "--model", "better", "--json"))
@@ -69,6 +69,6 @@ def test_a_reconstruction_by_another_model_is_named_after_it_and_says_what_a_mer
     merged = run("reconstruct", "merge", "b", "--apply")
     assert "merged as" in merged
     assert "tagged memory/extract/b" in merged
-    assert "The user adopted kittens in Zagreb." in (workspace / "knowledge/people/user.md").read_text()
+    assert quote in (workspace / "knowledge/reference/general.md").read_text()
     assert "rules is dropped" in run("reconstruct", "drop", "rules", "--apply")
     assert "memory/extract/b" in run("history", "tags")

@@ -95,12 +95,9 @@ def grown(run: Run, workspace: Path, long: Path) -> Run:
 @pytest.mark.usefixtures("empty_memory")
 def test_an_empty_memory_says_so_everywhere(run: Run) -> None:
     assert "No conversation is open" in run("status", "gauges")
-    assert "Nothing was dropped" in run("session", "drops")
-    assert "Cold storage is empty" in run("session", "drops", "--recoverable")
     assert "The logs are empty" in run("status", "logs")
     assert "Nothing to recover" in run("recover")
-    assert json.loads(run("status", "gauges", "--json")) == json.loads(run("session", "drops", "--json")) == []
-    assert json.loads(run("session", "drops", "--recoverable", "--json"))["records"] == 0
+    assert json.loads(run("status", "gauges", "--json")) == json.loads(run("recover", "--json")) == []
 
 
 def test_health_shows_bars_and_notifies_only_over_the_share(grown: Run) -> None:
@@ -118,20 +115,17 @@ def test_health_shows_bars_and_notifies_only_over_the_share(grown: Run) -> None:
 
 
 def test_a_dropped_chunk_is_listed_and_recovered_when_it_is_applied(grown: Run) -> None:
-    listed = json.loads(grown("session", "drops", "--session", "s", "--json"))
-    chunk = listed[-1]["chunk_id"]
-    assert chunk in grown("session", "drops", "--session", "s")
-    assert chunk in grown("session", "drops", "--recoverable", "--session", "s")
+    chunk = json.loads(grown("recover", "--session", "s", "--json"))[-1]["id"]
+    assert chunk in grown("recover", "--session", "s", "--query", "ladder shed", "--limit", "50")
     assert "would be recovered" in grown("recover", chunk)
-    assert chunk in grown("session", "drops", "--recoverable")
+    assert chunk in grown("recover", "--session", "s", "--limit", "50")
     done = grown("recover", chunk, "--apply")
     assert done.startswith(f"recovered: {chunk}")
-    assert chunk not in grown("session", "drops", "--recoverable")
-    assert "(not in cold storage any more)" in grown("session", "drops", "--session", "s")
+    assert chunk not in grown("recover", "--session", "s", "--limit", "50")
     (undo,) = re.findall(r"context-manager recover (before-\w+) --apply", done)
     assert "went back to cold storage" in grown("recover", undo, "--apply")
-    assert chunk in grown("session", "drops", "--recoverable")
-    assert "context-manager:" in grown("session", "drops", "--session", "nobody", code=1)
+    assert chunk in grown("recover", "--session", "s", "--limit", "50")
+    assert "no session 'nobody'" in grown("recover", "--session", "nobody", code=1)
 
 
 def test_recover_takes_one_thing_at_a_time(grown: Run) -> None:
@@ -161,4 +155,4 @@ def test_reset_says_what_it_deletes_before_it_does(grown: Run, workspace: Path) 
     assert done.rstrip().endswith("Done.")
     assert not (workspace / ".local/logs/context/drops.jsonl").exists()
     assert json.loads(grown("session", "list", "--json"))[0]["turns"] == 11
-    assert json.loads(grown("session", "drops", "--recoverable", "--json"))["records"] > 0
+    assert json.loads(grown("recover", "--session", "s", "--json"))

@@ -37,8 +37,6 @@ READING = [
     ("anchor", "x", "--off"),
     ("checkpoint", "list"),
     ("checkpoint", "create"),
-    ("session", "drops"),
-    ("session", "drops", "--recoverable"),
     ("status", "gauges"),
     ("status", "costs"),
     ("status", "logs"),

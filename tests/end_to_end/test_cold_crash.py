@@ -12,7 +12,7 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.conversations.sessions import session_turns
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import cold_records, drops, expire, recover_chunk
+from mcp_server.pressure.cold import cold_records, expire, recover_chunk
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
 from mcp_server.relevance.live_set import live_set
@@ -92,7 +92,6 @@ async def everything_is_somewhere_once(memory: Memory) -> None:
         assert (await recover(memory, name, ASKS)).content == content
     assert {record.chunk_id for record in await cold_records(memory, "s") if record.form != "whole"} == set(away)
     assert {one.id for one in await recoverable(memory, limit=1000) if one.kind == "cold"} == set(away)
-    assert {one.chunk_id for one in await drops(memory, "s") if one.recoverable} <= set(away)
 
 
 @pytest.mark.parametrize("moment", ["half", "before", "after", "back", "end"])

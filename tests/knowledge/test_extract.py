@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,12 +20,10 @@ from mcp_server.jobs.scheduler import JOBS, run_due
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import EXTRACTED, extract, extract_pending, refresh
 from mcp_server.knowledge.prune_knowledge import archive_journals
-from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.text.entries import sources_of, without_sources
+from mcp_server.text.entries import sources_of
 from tests.conftest import KEYWORDS_ONLY, Clock
-from tests.fake_llm import FakeLlm
 
 pytestmark = pytest.mark.anyio
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -238,88 +234,6 @@ async def test_a_broken_transcript_is_named_and_the_others_are_read(memory: Memo
     done = await extract(memory)
     assert done.read == 1
     assert "0000-x-broken.md" in done.notes[0]
-
-
-LINE = {"kind": "event", "turn": 1, "person": "Ana", "day": None, "text": "Ana adopted two kittens from the shelter."}
-
-
-@pytest.mark.parametrize(("answer", "by_model"), [(json.dumps([LINE]), 1), ("no idea", 0), (LlmUnavailable("cap"), 0)])
-async def test_a_model_words_the_lines_where_there_is_one_and_the_rules_where_it_fails(
-    place: Path | str, clock: Clock, new_id: Callable[[], str], answer: str | Exception, by_model: int
-) -> None:
-    llm = FakeLlm([answer])
-    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
-        await record_session(memory, talk("I adopted two kittens from the shelter yesterday."))
-        done = await extract(memory)
-        assert (done.by_model, done.fell_back) == (by_model, 1 - by_model)
-        text = memory.files.read_text(ANA)
-        assert ("on 7 May 2023" in text) != bool(by_model)
-        assert "two kittens from the shelter" in text
-        assert "kittens" in memory.files.read_text("knowledge/journal/2023-05-08.md")
-    assert [purpose for purpose, _ in llm.asked] == ["extraction"]
-
-
-SAID = (
-    "I adopted two kittens from the shelter yesterday.",
-    "Great!",
-    "I moved to Zagreb last week.",
-    "I bought a cello on Monday.",
-)
-
-
-def derived_lines(memory: Memory) -> dict[str, list[str]]:
-    """The derived lines of every file of knowledge, without their sources."""
-    texts = {stat.path: memory.files.read_text(stat.path) for stat in memory.files.walk("knowledge/")}
-    found = {path: [without_sources(row) for row in text.split("\n") if "[src:" in row] for path, text in texts.items()}
-    return {path: rows for path, rows in found.items() if rows}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["[]", json.dumps([{**LINE, "kind": "gossip"}, {**LINE, "turn": 99}, "x"]), "no idea", LlmUnavailable("cap")],
-)
-async def test_a_bad_answer_of_a_model_removes_no_line(
-    place: Path | str, clock: Clock, new_id: Callable[[], str], answer: str | Exception
-) -> None:
-    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
-        await record_session(memory, talk(*SAID))
-        await extract(replace(memory, llm=None))
-        before = derived_lines(memory)
-        assert sum(map(len, before.values())) >= 4
-        done = await extract(memory, anew=True)
-        assert done.read == 1
-        assert derived_lines(memory) == before
-        assert done.as_dict()["removed"] == 0
-
-
-async def test_refused_lines_of_a_new_conversation_are_replaced_by_the_rules_lines(
-    place: Path | str, clock: Clock, new_id: Callable[[], str]
-) -> None:
-    answer = json.dumps([LINE, {**LINE, "turn": 3, "text": "Ana became an astronaut on the moon."}])
-    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
-        await record_session(memory, talk(*SAID))
-        done = await extract(memory)
-        text = memory.files.read_text(ANA)
-    assert (done.by_model, done.refused) == (1, 1)
-    assert "Ana adopted two kittens from the shelter." in text
-    assert "Zagreb" in text
-    assert "astronaut" not in text
-
-
-async def test_a_better_line_of_a_model_replaces_the_line_of_the_same_turn_and_the_report_says_so(
-    place: Path | str, clock: Clock, new_id: Callable[[], str]
-) -> None:
-    better = {**LINE, "text": "Ana adopted two kittens from the shelter, as she had planned since her move."}
-    llm = FakeLlm([json.dumps([better])])
-    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
-        await record_session(memory, talk(*SAID))
-        await extract(replace(memory, llm=None))
-        done = await extract(memory, anew=True)
-        text = memory.files.read_text(ANA)
-    assert text.count("kittens from the shelter") == 1
-    assert "Zagreb" in text
-    assert str(better["text"]) in text
-    assert done.files[ANA].counts == "+1 −1"
 
 
 async def test_the_report_counts_removed_lines(memory: Memory) -> None:

@@ -176,11 +176,11 @@ async def test_an_llm_reviews_the_items_and_an_unusable_answer_changes_nothing(
     place: Path | str, clock: Clock, answer: object, is_used: bool
 ) -> None:
     said = answer if isinstance(answer, str | Exception) else json.dumps(answer)
-    llm = FakeLlm(["[]", said])
+    llm = FakeLlm([said])
     async with open_memory(place, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
         await talk(memory, clock, "first", 0, *FIRST)
         await extract(memory)
-        assert [purpose for purpose, _ in llm.asked] == ["extraction", "review"]
+        assert [purpose for purpose, _ in llm.asked] == ["review"]
         assert section(memory, "Key Decisions") == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)", VAULT]
         assert section(memory, "Rules") == [RULE]
         assert section(memory, "Open items") == ([] if is_used else [BERTH])
@@ -190,7 +190,7 @@ async def test_an_llm_reviews_the_items_and_an_unusable_answer_changes_nothing(
 async def test_an_llm_says_what_a_later_decision_replaced(place: Path | str, clock: Clock) -> None:
     settle = json.dumps({"settle": [{"id": "i2", "by": "i4"}]})
     other = "Decision: the invoices are kept as PDF files"
-    async with open_memory(place, KEYWORDS_ONLY, clock=clock, llm=FakeLlm(["[]", settle])) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, llm=FakeLlm([settle])) as memory:
         await talk(memory, clock, "first", 0, *FIRST[:10], other, "Noted.")
         await extract(memory)
         assert section(memory, "Replaced decisions")[0].startswith(f"{VAULT} (replaced 2026-01-27)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -63,7 +64,7 @@ async def test_the_same_extractors_make_the_same_memory(memory: Memory) -> None:
     await reconstruct(memory, "again")
     found = await compare(memory, ["again"])
     live, again = found.versions
-    assert (live.lines, live.sources, live.turns) == (again.lines, again.sources, again.turns)
+    assert (live.files, live.lines, live.sources) == (again.files, again.lines, again.sources)
     assert found.deltas["again"].files == ()
 
 
@@ -106,16 +107,17 @@ async def test_what_people_wrote_survives_another_algorithm(memory: Memory) -> N
     assert not list((memory.disk.local / "extract").iterdir())
 
 
-async def test_a_model_that_gives_nothing_leaves_the_rules(memory: Memory) -> None:
+async def test_a_model_that_gives_nothing_leaves_the_rules(memory: Memory, clock: Clock) -> None:
     await filled(memory)
-    from dataclasses import replace
-
+    turn = ImportedTurn("user", "Decision: bake with rye flour only.", clock.now, "k0")
+    await record_session(memory, ImportedSession("rye", (turn,), "import:test", title="Rye"))
+    await extract(memory)
     asked = FakeLlm()
     made = await reconstruct(replace(memory, llm=asked), "by-model")
     assert asked.asked
     assert made.lines > 0
     assert made.by.startswith("fake; decisions ")
-    assert "2 conversations were read by rules" in made.notes[-1]
+    assert "1 conversations were read by rules" in made.notes[-1]
     assert (await compare(memory, ["by-model"])).deltas["by-model"].files == ()
 
 

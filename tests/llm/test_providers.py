@@ -13,11 +13,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.checkpoints import stored
-from mcp_server.checkpoints.checkpoint import make
-from mcp_server.checkpoints.stored import enrich_all
-from mcp_server.conversations.imports import record_session
-from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.history.committing import commit_changes
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.remember import NewFact, remember
@@ -30,15 +26,16 @@ from mcp_server.relevance.live_set import live_set
 from mcp_server.status.status import status
 from mcp_server.storage import logs
 from mcp_server.storage.llm_ledger import LlmLedger, Spent
+from mcp_server.text.destinations import GENERAL_PAGE
 from tests.conftest import KEYWORDS_ONLY
 from tests.gitting import subjects
-from tests.knowledge.test_extract import ANA, LINE, talk
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 from tests.pressure.test_reword import BETTER, KNOBS, compact
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("empty_memory")]
 
 PROVIDERS = ("anthropic", "openai")
+QUOTE = "Marko sails on the Galeb in June."
 
 
 @asynccontextmanager
@@ -326,11 +323,14 @@ async def summarised(memory: Memory) -> bool:
     return BETTER in found
 
 
-async def extracted(memory: Memory) -> bool:
-    await record_session(memory, talk("I adopted two kittens from the shelter yesterday."))
+async def reviewed(memory: Memory) -> bool:
+    said = f"Decision: use two files for the cache. {QUOTE}"
+    turn = ImportedTurn("user", said, memory.clock(), "k0")
+    await record_session(memory, ImportedSession("cache", (turn,), "import:test", title="Cache"))
     await extract(memory)
-    assert "kittens" in memory.files.read_text(ANA)
-    return str(LINE["text"]) in memory.files.read_text(ANA)
+    text = memory.files.read_text(GENERAL_PAGE)
+    assert "use two files for the cache" in text
+    return f"- {QUOTE}" in text or f": {QUOTE}" in text
 
 
 async def committed(memory: Memory) -> bool:
@@ -341,24 +341,10 @@ async def committed(memory: Memory) -> bool:
     return newest == "memory: Ana lives in Basel now"
 
 
-async def enriched(memory: Memory) -> bool:
-    await observe(memory, NewTurn("user", "Decision: use two files for the cache", session="s1"), Caller())
-    made = await make(memory, "s1", "asked")
-    await enrich_all(memory)
-    decisions = (await stored.read(memory, made.id)).decisions
-    assert decisions
-    return decisions == ("Use two files for the cache, so that one can be rebuilt",)
-
-
 USES = {
     "summary": (summarised, BETTER, "large"),
-    "extraction": (extracted, json.dumps([LINE]), "large"),
+    "review": (reviewed, json.dumps({"add": [{"kind": "rule", "turn": 1, "quote": QUOTE}]}), "large"),
     "commit message": (committed, "memory: Ana lives in Basel now", "small"),
-    "enrichment": (
-        enriched,
-        json.dumps({"decisions": ["Use two files for the cache, so that one can be rebuilt"], "open_items": []}),
-        "large",
-    ),
 }
 
 
@@ -397,11 +383,11 @@ async def test_gate_and_commit_messages_may_have_models_of_their_own(workspace: 
             assert await committed(memory)
             assert memory.llm is not None
             await memory.llm.complete("Is it?", purpose="gate", max_tokens=1)
-            await memory.llm.complete("Say more.", purpose="extraction", max_tokens=9)
+            await memory.llm.complete("Say more.", purpose="review", max_tokens=9)
             found = logged(memory)
     assert {name: line["model"] for name, line in found.items()} == {
         "commit message": "tiny",
         "gate": "judge",
-        "extraction": "large",
+        "review": "large",
     }
     assert found["gate"]["usd"] > 0

@@ -15,8 +15,9 @@ from mcp_server.conversations.observe import ContextChunk, observe
 from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk
+from mcp_server.pressure.cold import IMMUNE, expire, find_cold, go_cold_again, recover_chunk
 from mcp_server.pressure.prune import prune
+from mcp_server.recovery.recoverable import recoverable
 from mcp_server.relevance.live_set import live_set
 from mcp_server.search.search import SearchRequest, search
 from tests.conftest import Clock
@@ -196,7 +197,7 @@ async def test_what_expired_does_not_come_back_by_itself_and_nobody_stumbles_ove
         assert not [note for note in heard.notes if "came back" in note or "failed" in note]
         stands = forms(await live_set(memory, "s"))
         assert {stands[number] for number in gone} == {"cold"}
-        assert {one.recoverable for one in await drops(memory, "s")} == {False}
+        assert await recoverable(memory, session="s") == []
 
 
 async def test_what_comes_back_among_equals_is_the_newest(workspace: Path, clock: Clock) -> None:

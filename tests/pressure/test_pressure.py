@@ -203,19 +203,6 @@ async def test_what_the_index_does_not_know_yet_is_not_judged(workspace: Path, c
         assert {stands[number] for number in range(9, 17)} == {"whole"}
 
 
-async def test_before_a_drop_its_decisions_go_into_the_journal_once(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await say(memory, "Decision: we bake with rye flour only.\nTODO: call the mason about the crack.")
-        await hold(memory, talk(16))
-        assert forms(await live_set(memory, "s"))[1] == "cold"
-        (journal,) = (workspace / "knowledge/journal").glob("*.md")
-        text = journal.read_text("utf-8")
-        row = await memory.state.session("s")
-        assert row is not None
-        assert text.count(f"- Decision: we bake with rye flour only. [src: 1](/{row.path})") == 1
-        assert text.count("- To-do: call the mason about the crack.") == 1
-
-
 async def test_logs_can_be_switched_off_and_nothing_else_changes(workspace: Path, clock: Clock) -> None:
     off = limited(1500, log_drops="false", log_compaction="false", log_curation="false", log_recovery="false")
     async with open_memory(workspace, off, clock=clock) as memory:

@@ -15,8 +15,8 @@ from mcp_server.knowledge.anchor import anchor
 from mcp_server.knowledge.prune_knowledge import Pruned
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
+from mcp_server.pressure.advisor import STATES
 from mcp_server.pressure.prune import last_session, prune
-from mcp_server.storage.logs import advisor_path
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.pressing import limited
 
@@ -96,8 +96,7 @@ async def test_the_advisors_prune_goes_and_its_review_stays(small: Memory) -> No
     cold = small.cold.of("s")
     assert {record.chunk_id for record in cold} == set(done.undo)
     assert {record.drop_reason for record in cold} == {"asked"}
-    small.advisor.close()  # waits for the writer
-    assert small.files.exists(advisor_path("s"))
+    assert small.files.exists(f"{STATES}/s.json")
     assert len((await asked(small, "advisor")).fates) == len(told.fates) - len(done.of_fate("gone"))
 
 

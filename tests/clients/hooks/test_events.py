@@ -324,7 +324,6 @@ async def test_the_advisor_takes_sizes_and_descriptions_from_what_the_clients_tr
     await now.hook("Stop", last_assistant_message="Done.")
     advice = pushed(await now.hook("UserPromptSubmit", prompt="What about the hydration?"))
     assert f"notes/list.txt: 12 points, {memory.tokens.count(files['notes/list.txt']):,} tokens" in advice
-    memory.advisor.close()  # waits for the writer
     (state,) = (json.loads(path.read_text()) for path in (memory.disk.local / "advisor").glob("*.json"))
     items = {item["path"]: item for item in state["items"]}
     for name, text in files.items():
