@@ -41,13 +41,15 @@ from mcp_server.text.transcript_head import own_fields
 SCHEMA = "context-manager/checkpoint"
 VERSION = 1
 LONGEST_PAGE = 80  # lines that a page must not reach
-Reason = Literal["asked", "compaction", "end", "hook", "recovery"]
-"""Why it was made: by tool or command, before compaction, at session end, by a client's hook, before a recovery."""
+Reason = Literal["asked", "compaction", "end", "full", "hook", "recovery"]
+"""Why it was made: by tool or command, before compaction, at session end, because the client's window fills up, by a
+client's hook, before a recovery."""
 
 _TITLES: Mapping[Reason, str] = {
     "asked": "on demand",
     "compaction": "before compaction",
     "end": "at the end of the session",
+    "full": "as the window fills up",
     "hook": "before the client compacts",
     "recovery": "before a recovery",
 }

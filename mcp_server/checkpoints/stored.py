@@ -205,6 +205,7 @@ WHY: dict[str, str] = {
     "asked": "asked for",
     "compaction": "before compaction",
     "end": "session end",
+    "full": "the window fills up",
     "hook": "the client compacts",
     "recovery": "before a recovery",
 }

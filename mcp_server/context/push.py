@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -49,13 +50,14 @@ from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_
 from mcp_server.storage import logs
 from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
-from mcp_server.text.destinations import OLD_FACTS, OLD_RULES, REPLACED
+from mcp_server.text.destinations import DECISIONS, OLD_FACTS, OLD_RULES, REPLACED
 from mcp_server.text.entries import Source, sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.text.transcript_head import file_id
 from mcp_server.topics import watch
 from mcp_server.topics.topic_context import InContext, active_context
 from mcp_server.topics.watch import Seen
+from mcp_server.understanding.settling import settled_in
 
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 """Half the work of a search: a prompt waits, and few passages are pushed."""
@@ -63,8 +65,8 @@ DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 MORE = 20
 """Hits beyond those that are judged, because lines of the page are among them."""
 
-MOST_PAGES = 8
-"""Pages whose lines are read ahead."""
+CHANGED = "the user changed it: a line of the page says how"
+_CHANGED = re.compile(r" \((?:amended|refused): ")
 
 IN_WINDOW = "quotes this conversation, and the window holds it"
 
@@ -125,11 +127,11 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     others = other_projects(memory, prompt.project) if of_all else frozenset()
     model = memory.recognizer()
     reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model.only_asks)
-    replaced = frozenset(source for hit in lines if _is_replaced(hit) for source in sources_of(hit.passage.text)[:1])
+    told = {source: reason for hit in lines for source, reason in _told_by(hit).items()}
     never = prompt.never
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
-        or (NO_LONGER_SO if hit.passage.turn and Source(hit.passage.path, hit.passage.turn) in replaced else "")
+        or (told.get(Source(hit.passage.path, hit.passage.turn), "") if hit.passage.turn else "")
         or (IN_WINDOW if _quotes_only(hit, prompt.start or 0, is_own) else "")
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons, strict=True)
@@ -139,10 +141,15 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     return push_policy.choose(prompt.text, needs, lines, passages, found.gate, sent, out, allowance)
 
 
-def _is_replaced(hit: Hit) -> bool:
-    """Returns whether a hit is a line of the page that a newer line replaced. Its first source is the turn with the old
-    value, which is not pushed either; its second source is the turn with the new value."""
-    return hit.passage.title.rsplit(" › ", 1)[-1] in (REPLACED, OLD_RULES, OLD_FACTS)
+def _told_by(hit: Hit) -> dict[Source, str]:
+    """Returns the turns that are not pushed because of a line of the page, each with the reason: those that an old line
+    quotes, and a proposal that the user changed or refused, which the line quotes with the answer. The first source of
+    a line is the turn that it begins in; the second source of an old line has the new value."""
+    sources, section = sources_of(hit.passage.text)[:1], hit.passage.title.rsplit(" › ", 1)[-1]
+    if section in (REPLACED, OLD_RULES, OLD_FACTS):
+        answers = [Source(one.path, settled_in(one.turn, hit.passage.text)) for one in sources]
+        return dict.fromkeys((*sources, *answers), NO_LONGER_SO)
+    return dict.fromkeys(sources, CHANGED) if section == DECISIONS and _CHANGED.search(hit.passage.text) else {}
 
 
 def _page(memory: Memory, path: str) -> SourceFile:

@@ -30,7 +30,7 @@ from statistics import median
 from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
-from mcp_server.text.destinations import CLOSED, ENDED, OPEN
+from mcp_server.text.destinations import CLOSED, ENDED, OPEN, RULES
 from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.prose import is_injected
@@ -97,6 +97,7 @@ WEIGHTS: Mapping[str, float] = {
     "best coverage": -1.42,
     "best meaning": -0.24,
     "bias": -1.09,
+    "closed item": -1.10,
     "exchange": -1.09,
     "exchange best": 2.17,
     "exchange mean": -0.17,
@@ -112,7 +113,8 @@ WEIGHTS: Mapping[str, float] = {
     "line rank": -0.30,
     "line score": -2.97,
     "needs memory": 0.10,
-    "open item asked for": 4.00,
+    "open item": -0.40,
+    "open item asked for": 4.40,
     "passage": -4.97,
     "passage above usual": 1.48,
     "passage cosine": -0.67,
@@ -123,12 +125,15 @@ WEIGHTS: Mapping[str, float] = {
     "passage rank": -0.65,
     "passage score": 7.56,
     "repeats": -0.18,
+    "rule": 0.40,
     "shared words": 0.15,
     "shares a word": -0.37,
     "unknown words": -0.10,
 }
-"""Weights of the features that `candidates` names. That of open items that are asked for is set by hand: such prompts
-are one in twenty, and share no words with the items ("what is left before I leave?")."""
+"""Weights of the features that `candidates` names. Those of rules, open and closed items are set by hand, so that
+their estimates are right as often as those of decisions and facts: in 14 conversations of `train/` 38 rules instead of
+15 were needed, and 4 closed items instead of 7. Open items that are asked for share no words with the prompt ("what is
+left before I leave?")."""
 
 _STATEMENT = re.compile(r"(?:\S+\s+){3}[^?]*?[.!](?:\s|$)")
 """A sentence of four words or more that is not a question."""
@@ -329,6 +334,7 @@ def candidates(
     found = []
     for place, hit in enumerate(hits):
         cosine = hit.cosine or 0.0
+        section = hit.passage.title.rsplit(" › ", 1)[-1]
         rank = place if place < of_page else place - of_page
         written = hit.passage.category not in ("conversation", "journal") and not derived[place]
         kind = "line" if place < of_page or written else "passage"  # a person's own line counts as a line of the page
@@ -347,7 +353,10 @@ def candidates(
             "shared words": float(min(shared, 3)),
             "repeats": float(kind == "passage" and derived[place]),
             "asks": float(asks[place]),
-            "open item asked for": float(asks_for_open and hit.passage.title.rsplit(" › ", 1)[-1] == OPEN),
+            "open item asked for": float(asks_for_open and section == OPEN),
+            "rule": float(section == RULES),
+            "open item": float(section == OPEN),
+            "closed item": float(section == CLOSED),
         }
         found.append(Candidate(hit, prompt | features, texts[place], said[place], stems[place], asks[place]))
     return found

@@ -187,6 +187,11 @@ def _one_line(text: str, longest: int) -> str:
     return line[:longest].rsplit(" ", 1)[0].rstrip(",;:.-– ") + "…"
 
 
+def heading_of(name: str, shown: int, all_lines: int) -> str:
+    """Returns the heading of a list, which says if not all of its lines are shown: "Decided (8 of 13):"."""
+    return f"{name} ({shown} of {all_lines}):" if shown < all_lines else f"{name}:"
+
+
 def label(slot: str, source: str) -> str:
     """Returns the comment that begins a section and names its source."""
     return f"<!-- {slot}: {one_line(source, 400).replace('>', '›')} -->"

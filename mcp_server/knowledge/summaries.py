@@ -174,14 +174,14 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
         own = entries.OPENING.sub("", own).rstrip(".;, ")
         rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core, slack)
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
-        return clipped_at_clause(text[:1].upper() + text[1:], most)
+        return clipped_at_clause(entries.with_capital(text), most)
     best = text if len(text) <= most else max(runs_of(text, longest), key=says)
     if len(best) > most:
         best = max(re.split(r"(?<=;)\s+", best), key=says)
     if len(best) > most and core in best:
         best = best[best.index(core) :]
     best = entries.OPENING.sub("", best).rstrip(".;, ")
-    return clipped_at_clause(best[:1].upper() + best[1:], most)
+    return clipped_at_clause(entries.with_capital(best), most)
 
 
 def runs_of(text: str, longest: int) -> list[str]:

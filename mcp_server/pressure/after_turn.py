@@ -44,7 +44,7 @@ async def checkpoint_if_full(memory: Memory, session: str, new: Sequence[Turn]) 
     step = step_of(said / knobs.limit_tokens, knobs.compaction_trigger_pct, CHECKPOINT_PER)
     before = int(await memory.state.get(STEPS, session) or 0)
     if step > before:
-        await checkpoint.before(memory, session, "hook", since=new[-1].number)
+        await checkpoint.before(memory, session, "full", since=new[-1].number)
     if step != before:
         await memory.state.put(STEPS, session, step)
 

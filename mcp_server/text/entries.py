@@ -351,8 +351,12 @@ def tidied(text: str, *, is_whole: bool = True) -> str:
         parts.pop()
     kept = " ".join(parts).rstrip(" ,;")
     bare = OPENING.sub("", kept)
-    said = bare[:1].upper() + bare[1:] if bare != kept and re.match(r"[a-z]+\b(?![./_(])", bare) else bare
-    return said or text
+    return (with_capital(bare) if bare != kept else bare) or text
+
+
+def with_capital(text: str) -> str:
+    """Returns a text that begins with a capital letter, unless it begins with a path or a name: "db/schema.sql"."""
+    return text[:1].upper() + text[1:] if re.match(r"[^\W\d_]+(?![\w/(]|\.\w)", text) else text
 
 
 def _is_filler(sentence: str) -> bool:

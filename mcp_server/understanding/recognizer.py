@@ -39,6 +39,8 @@ from mcp_server.understanding.lines import (
     completed,
     decision_lines,
     groups_of,
+    is_objected_to,
+    is_task,
     named,
     postpones,
     told,
@@ -206,6 +208,7 @@ def items_of(
             elif kind == "decision" and (
                 probability < _least_of_line(line, messages)
                 or (line.settled > place and postpones(messages, line.settled, of))
+                or (line.settled == place and (is_task(messages[place]) or is_objected_to(messages, place)))
             ):
                 continue
             if not _says_enough(line, kind):

@@ -60,6 +60,21 @@ async def test_the_turn_of_a_replaced_line_is_not_pushed_and_the_turn_that_repla
     assert "23 January" in text
 
 
+async def test_a_proposal_that_the_user_changed_is_not_pushed_without_the_change(lantern: Memory) -> None:
+    proposal, answer = "I'd keep scans of the lantern archive for 30 days.", "fine, but make it 45 days"
+    await observe(lantern, NewTurn("agent", proposal, "t", project="lantern"), CALLER)
+    await observe(lantern, NewTurn("user", answer, "t", project="lantern"), CALLER)
+    path = next(row.path for row in await lantern.state.sessions() if row.session == "t")
+    rows = f"## Key Decisions\n\n- 2026-02-10: {proposal} (amended: {answer}) [src: {path}#1]\n"
+    lantern.files.write_atomic("knowledge/projects/lantern/context.md", f"# lantern\n\n{rows}")
+    await lantern.index.refresh()
+    text, considered = await asked(lantern, "How many days do we keep scans of the lantern archive?")
+    assert "(amended: fine, but make it 45 days)" in text
+    assert f"agent: {proposal}" not in text
+    reasons = {one["reason"] for one in considered.values()}
+    assert "the user changed it: a line of the page says how" in reasons
+
+
 async def test_a_journals_line_of_another_project_is_not_pushed(lantern: Memory) -> None:
     rows = [
         f"- The crane drivers of the quay want earlier shifts in winter. {SRC}",

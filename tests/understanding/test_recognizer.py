@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from mcp_server import app
 from mcp_server.memory import Memory
 from mcp_server.understanding import model
+from mcp_server.understanding.features import Message
 from mcp_server.understanding.judging import LEAST, Found, Judged
-from mcp_server.understanding.lines import LONGEST, decision_lines
+from mcp_server.understanding.lines import LONGEST, decision_lines, is_task
 from mcp_server.understanding.model import Model, recognizer
 from mcp_server.understanding.recognizer import is_real, linked, read
 from tests.checkpoints.injected import INJECTED
@@ -86,6 +87,32 @@ def test_what_an_answer_adds_about_something_else_is_a_decision_of_its_own() -> 
     assert "16px min on the HUD" in first
     assert "floaty" not in first
     assert second == frog
+
+
+def test_a_wish_that_the_agent_answers_with_an_earlier_decision_is_no_decision() -> None:
+    wish = "let's add RabbitMQ so that the screen of my father refreshes by itself"
+    assert texts("decision", wish, "Added to the compose file.") == [wish]
+    assert texts("decision", wish, "We decided against a broker; LISTEN/NOTIFY does that.", "what is for lunch?") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "only_does"), [("drop the second font", True), ("let's go with the blue logo", False)]
+)
+def test_a_message_that_only_gives_a_task_is_told_from_a_directive(said: str, only_does: bool) -> None:
+    message = Message("user", said)
+    message.acts = {"task": 0.9, "directive": 0.3}
+    assert is_task(message) == only_does
+
+
+def test_a_rule_after_a_proposal_is_not_quoted_as_its_answer() -> None:
+    said = (
+        "b, the wristbands",
+        "Fine. I'll read the tag and map it to the picker in a table with valid_from and valid_to.",
+        "Important, from now on: never put a picker's full name on anything that leaves the farm.",
+        "Noted.",
+    )
+    assert not any("(answer: Important" in text or "(amended: Important" in text for text in texts("decision", *said))
+    assert texts("rule", *said) == [said[2]]
 
 
 def test_a_heading_in_a_line_ends_with_a_colon_and_no_line_ends_with_a_heading() -> None:

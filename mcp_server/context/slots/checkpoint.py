@@ -24,6 +24,7 @@ from mcp_server.context.sections import (
     Filling,
     Section,
     Slot,
+    heading_of,
     label,
     one_line,
 )
@@ -60,9 +61,9 @@ def fill(filling: Filling, room: Room) -> Section:
 
 def _shown(left_off: LeftOff, tokens: int, meter: Meter) -> Section:
     source = f"where this conversation stood at {left_off.at} UTC, after turn {left_off.turn}"
-    heading = label("checkpoint", f"{source} · read {one_line(left_off.path, 200)}" if left_off.path else source)
-    left = tokens - meter.line(heading) - meter(SEPARATOR)
-    lines, considered = [heading], []
+    first = label("checkpoint", f"{source} · read {one_line(left_off.path, 200)}" if left_off.path else source)
+    left = tokens - meter.line(first) - meter(SEPARATOR)
+    lines, considered = [first], []
 
     def show(kind: str, some: Sequence[str], whole: bool) -> int:
         name, source = f"{left_off.id or 'now'}:{kind.replace(' ', '-')}", left_off.path or f"turn {left_off.turn}"
@@ -78,7 +79,8 @@ def _shown(left_off: LeftOff, tokens: int, meter: Meter) -> Section:
             left -= show(kind, some if _cost(some, meter) <= left else (), True)
     for kind, entries in _lists(left_off, left, meter).items():
         some = [line for line in entries if line]
-        left -= show(kind, [_title(kind, len(some), len(entries)), *some] if some else (), len(some) == len(entries))
+        heading = heading_of(kind.capitalize(), len(some), len(entries))
+        left -= show(kind, [heading, *some] if some else (), len(some) == len(entries))
     if files := ", ".join(one_line(one, LONGEST_FILE) for one in left_off.files[-MOST_FILES:]):
         row = [f"Files touched: {files}"]
         show("files touched", row if _cost(row, meter) <= left else (), True)
@@ -90,7 +92,8 @@ def _lists(left_off: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]
     texts = {"rules": left_off.rules, "open items": left_off.open_items}
     texts |= {"decisions": left_off.decisions, "perhaps": left_off.possible}
     items = [(kind, place, text) for kind, some in texts.items() for place, text in enumerate(some)]
-    tokens -= sum(meter.line(_title(kind, len(some) - 1, len(some))) for kind, some in texts.items() if some)
+    counts = {kind.capitalize(): len(some) for kind, some in texts.items() if some}
+    tokens -= sum(meter.line(heading_of(kind, count - 1, count)) for kind, count in counts.items())
     lines = [f"- {one_line(text, LONGEST_ITEM)}" for _, _, text in items]
     if _cost(lines, meter) > tokens:
         probabilities = dict(left_off.probabilities)
@@ -118,11 +121,6 @@ def _call(left_off: LeftOff) -> list[str]:
 
 def _cost(lines: Sequence[str], meter: Meter) -> int:
     return sum(map(meter.line, lines))
-
-
-def _title(kind: str, shown: int, all_items: int) -> str:
-    of = f" ({shown} of {all_items})" if shown < all_items else ""
-    return f"{kind.capitalize()}{of}:"
 
 
 def _floor(filling: Filling) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ from mcp_server.context.sections import (
     Section,
     Slot,
     file_text,
+    heading_of,
     label,
     one_line,
     tight,
@@ -134,7 +136,7 @@ def fill(filling: Filling, room: Room) -> Section:
     """Returns the lines in force, as many as fit."""
     inputs, meter = filling.inputs, filling.meter
     pages = [source for source in inputs.files if is_page(source.path) and not source.untouched]
-    titles = {section: f"{title}:" for section, title, _ in KINDS}
+    titles = {section: title for section, title, _ in KINDS}
     kept = [one for page in pages for one in page_lines(page) if one.section in titles and _applies(inputs, one)]
     if left_off := inputs.checkpoint:  # the page has a shorter form of long items that its section shows
         texts = (*left_off.decisions, *left_off.rules, *left_off.open_items, left_off.next_step)
@@ -143,7 +145,8 @@ def fill(filling: Filling, room: Room) -> Section:
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
-    headings = sum(map(meter.line, [titles[section] for section in {one.section for one in kept}]))
+    of_section = Counter(one.section for one in kept)
+    headings = sum(meter.line(heading_of(titles[section], count - 1, count)) for section, count in of_section.items())
     left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
     tokens = {one: meter.line(one.shown) for one in kept}
     pools = _pools(inputs, kept)
@@ -168,7 +171,8 @@ def fill(filling: Filling, room: Room) -> Section:
     for section, title in titles.items():
         here = [one for one in kept if one.section == section and one in inside]
         here.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
-        shown += [title, *(one.shown for one in here)] if here else []
+        left_out = sum(one.section == section and one not in inside and one not in repeated for one in kept)
+        shown += [heading_of(title, len(here), len(here) + left_out), *(one.shown for one in here)] if here else []
     considered = []
     for one in (one for pool, _ in pools for one in pool):
         place_of, is_in = f"{one.path}:{one.line}-{one.line}", one in inside

@@ -34,12 +34,14 @@ LONGEST_RESULT = 1_000_000
 
 
 def files_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]]:
-    """Returns the results of the tool calls that name one file, whole, by the path as tool calls have it.
+    """Returns the results of the tool calls that name one file, whole, by the path as tool calls have it. A result that
+    the transcript holds twice counts once.
 
     Raises OSError if the transcript cannot be read.
     """
     found: dict[str, list[str]] = {}
     called: dict[str, str] = {}
+    read: set[str] = set()  # tool calls whose result was found
     with transcript.open("rb") as file:
         for line in messages.lines(file, 0):
             for fields in adapter.lines(line.fields) if line.fields else ():
@@ -51,9 +53,10 @@ def files_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]
                     files = files_named(as_mapping(block.get("input")), as_text(fields.get("cwd")) or None)
                     if len(files) == 1:
                         called[as_text(block.get("id"))] = files[0]
-                    elif (path := called.get(as_text(block.get("tool_use_id")))) is not None:
+                    elif (call := as_text(block.get("tool_use_id"))) in called and call not in read:
+                        read.add(call)
                         text = result_text(block.get("content"), block.get("is_error") is True, LONGEST_RESULT)
-                        found.setdefault(path, []).append(text)
+                        found.setdefault(called[call], []).append(text)
     return found
 
 
