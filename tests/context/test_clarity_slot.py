@@ -119,6 +119,7 @@ def test_with_a_message_the_lines_that_search_ranks_first_get_the_room() -> None
         assert part in result.text
     left_out = [one for one in result.receipt.considered if one.slot == "what holds" and not one.included]
     assert len(left_out) > 50
+    assert f"Decided ({90 - len(left_out)} of 90):\n" in result.text
     assert {one.reason for one in left_out} == {"no room within its share"}
 
 

@@ -12,7 +12,7 @@ from mcp_server.knowledge.extractors import REGISTRY, Context, context_of, is_wo
 from mcp_server.knowledge.summaries import JOURNAL_LINES
 from mcp_server.model import Role, Turn
 from mcp_server.text.destinations import place_of
-from mcp_server.text.entries import Line, tidied
+from mcp_server.text.entries import Line, tidied, with_capital
 from mcp_server.understanding.judging import ItemKind
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import Item
@@ -185,6 +185,20 @@ def rule(said: str) -> Item:
 def test_a_line_begins_and_ends_with_what_it_says(quoted: str, line: str) -> None:
     assert tidied(quoted) == line
     assert tidied(line) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("the table is there", "The table is there"),
+        ("done.", "Done."),
+        ("tablet/db/schema.sql has the table", "tablet/db/schema.sql has the table"),
+        ("test_merge fails", "test_merge fails"),
+        ("main.py is the entry point", "main.py is the entry point"),
+    ],
+)
+def test_a_path_or_name_at_the_beginning_of_a_line_keeps_its_first_letter(text: str, line: str) -> None:
+    assert with_capital(text) == line
 
 
 def test_the_users_decisions_and_accepted_proposals_are_decisions() -> None:

@@ -83,6 +83,8 @@ class ClaudeWindow:
         self.line(type="assistant", message={**message, "stop_reason": "tool_use"})
         answer = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": result}
         self.line(type="user", message={"role": "user", "content": [answer]}, toolUseResult={})
+        # Claude Code 2.1.329 writes what it sends to the model once more
+        self.line(type="api-request-blob", hash="b41b994b", message={"role": "user", "content": [answer]})
 
     def write(self, role: str, text: str, tokens: int = 0, **more: Any) -> None:
         """Writes a message as a line of the transcript. An answer's window has `tokens`."""
