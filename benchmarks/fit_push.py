@@ -195,7 +195,7 @@ def _choose(calls: list[tuple[Any, ...]], choose: Any, *given: Any) -> Any:
 
 def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -> list[Example]:
     """Returns the candidates of one call of `push_policy.choose`, without those that are out whatever they score."""
-    message, told, lines, passages, gate, sent, out, _ = given
+    message, told, lines, passages, gate, sent, out, *_ = given
     some = push_policy.candidates(message, told, lines, passages, gate)
     reasons = push_policy.reasons_out(message, told, some, sent, out)
 

@@ -127,18 +127,26 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     others = other_projects(memory, prompt.project) if of_all else frozenset()
     model = memory.recognizer()
     reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model.only_asks)
-    told = {source: reason for hit in lines for source, reason in _told_by(hit).items()}
+    told = {source: (reason, hit) for hit in lines for source, reason in _told_by(hit).items()}
+    by_line = {
+        f"{hit.passage.path}:{hit.passage.start}": told[source]
+        for hit in passages
+        if hit.passage.turn and (source := Source(hit.passage.path, hit.passage.turn)) in told
+    }
     never = prompt.never
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
-        or (told.get(Source(hit.passage.path, hit.passage.turn), "") if hit.passage.turn else "")
+        or by_line.get(f"{hit.passage.path}:{hit.passage.start}", ("", None))[0]
         or (IN_WINDOW if _quotes_only(hit, prompt.start or 0, is_own) else "")
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons, strict=True)
     }
     needs = model.needs(prompt.text)
     sent = prompt.window.lines
-    return push_policy.choose(prompt.text, needs, lines, passages, found.gate, sent, out, allowance)
+    instead = {
+        turn: f"{line.passage.path}:{line.passage.start}" for turn, (why, line) in by_line.items() if why == CHANGED
+    }
+    return push_policy.choose(prompt.text, needs, lines, passages, found.gate, sent, out, allowance, instead)
 
 
 def _told_by(hit: Hit) -> dict[Source, str]:

@@ -26,6 +26,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
+from types import MappingProxyType
 
 from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
@@ -236,6 +237,7 @@ def choose(
     sent: Collection[str],
     out: Mapping[str, str],
     allowance: int,
+    instead: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Judged, ...]:
     """Returns the candidates, best first, with the decision on each.
 
@@ -246,10 +248,17 @@ def choose(
         sent: fingerprints of the lines that the window holds.
         out: by `path:line`, why a candidate is excluded whatever its worth.
         allowance: tokens that may be spent.
+        instead: by `path:line` of a turn that is out, the line that tells more: it is as likely as the turn, at least.
     """
     some = candidates(message, needs, lines, passages, gate)
     reasons = reasons_out(message, needs, some, sent, out)
-    found = [(one.worth, one, reason) for one, reason in zip(some, reasons, strict=True)]
+    worths = {f"{one.hit.passage.path}:{one.hit.passage.start}": one.worth for one in some}
+    for turn, line in instead.items():
+        worths[line] = max(worths.get(line, 0.0), worths.get(turn, 0.0))
+    found = [
+        (worths[f"{one.hit.passage.path}:{one.hit.passage.start}"], one, reason)
+        for one, reason in zip(some, reasons, strict=True)
+    ]
     opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
     judged: list[Judged] = []
     said: list[frozenset[str]] = []
