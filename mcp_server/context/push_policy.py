@@ -39,7 +39,7 @@ from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
 from mcp_server.understanding.model import PromptNeeds
 
-LEAST_BEST = 0.065
+LEAST_BEST = 0.06
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
 PRICE, FRAME = 0.00011, 40
