@@ -164,7 +164,7 @@ def test_a_turn_that_a_sent_line_quotes_as_an_answer_is_not_sent_again() -> None
 def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
     """A dozen lines that are each a little likely are what a prompt of another project finds."""
     weak = [
-        line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15, about=0.1)
+        line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15, about=0.08)
         for number, word in enumerate("abcdefgh")
     ]
     found = choose(PROMPT, NEEDED, weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
