@@ -67,6 +67,7 @@ MORE = 20
 
 CHANGED = "the user changed it: a line of the page says how"
 _CHANGED = re.compile(r" \((?:amended|refused): ")
+"""In a line of the page: the user's answer changed or refused the proposal that the line quotes."""
 
 IN_WINDOW = "quotes this conversation, and the window holds it"
 

@@ -169,6 +169,11 @@ class Candidate:
     asks: bool
 
     @property
+    def place(self) -> str:
+        """Returns `path:line`, by which reasons and better lines are given."""
+        return f"{self.hit.passage.path}:{self.hit.passage.start}"
+
+    @property
     def worth(self) -> float:
         """Returns the probability that the hit holds what the prompt needs."""
         total = sum(WEIGHTS.get(name, 0.0) * value for name, value in self.features.items())
@@ -218,7 +223,7 @@ def reasons_out(
     subject, asks_for_open = subject_words(message), needs.open_items >= ASKS_FOR_OPEN
     by_program = [one.hit.passage.role == "user" and is_injected(one.text) for one in some]
     reasons = [
-        out.get(f"{one.hit.passage.path}:{one.hit.passage.start}")
+        out.get(one.place)
         or ("written by a program under the user's name" if program else one.says_nothing(subject, asks_for_open))
         for one, program in zip(some, by_program, strict=True)
     ]
@@ -252,13 +257,10 @@ def choose(
     """
     some = candidates(message, needs, lines, passages, gate)
     reasons = reasons_out(message, needs, some, sent, out)
-    worths = {f"{one.hit.passage.path}:{one.hit.passage.start}": one.worth for one in some}
+    worths = {one.place: one.worth for one in some}
     for turn, line in instead.items():
         worths[line] = max(worths.get(line, 0.0), worths.get(turn, 0.0))
-    found = [
-        (worths[f"{one.hit.passage.path}:{one.hit.passage.start}"], one, reason)
-        for one, reason in zip(some, reasons, strict=True)
-    ]
+    found = [(worths[one.place], one, reason) for one, reason in zip(some, reasons, strict=True)]
     opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
     judged: list[Judged] = []
     said: list[frozenset[str]] = []
@@ -277,7 +279,7 @@ def choose(
         if not reason:
             left -= tokens
             said.append(one.stems)
-        name = f"{one.hit.passage.path}:{one.hit.passage.start}-{one.hit.passage.end}"
+        name = f"{one.place}-{one.hit.passage.end}"
         judged.append(Judged(name, one.hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
     return tuple(judged)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mcp_server.understanding.cues import cues, directs, subject_stems
+from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.features import Features, Message, line_features
 from mcp_server.understanding.judging import (
     Found,
@@ -106,16 +106,6 @@ _CLAUSE_END = re.compile("[,;:]")
 APART: Mapping[str, float] = {"open": 0.6, "decision": 0.5}
 """The probability of a sentence from which on it may be an item of its own beside that of the sentence before."""
 
-TASK = 0.5
-"""The probability from which on a message gives the agent a task, if a directive is not likelier. In 45 conversations
-two decisions were recognized in such messages, and none is one."""
-
-_OBJECTS = re.compile(
-    r"\b(?:decided|agreed|settled)(?: \w+){0,2} (?:against|not|otherwise)\b"
-    r"|\b(?:we|you)(?:['’](?:ve|d)| have| had)?(?: already)? (?:refused|rejected|ruled out|dropped)\b",
-    re.IGNORECASE,
-)
-
 NAMED_BEFORE = 3
 """Messages before a pronoun in which the person was named."""
 
@@ -156,21 +146,6 @@ def postpones(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0) + answer.acts.get("directive", 0.0)
     left_open = likeliest(of(place), "open")
     return left_open >= LEFT_OPEN and left_open > likeliest(of(place), "decision") and takes < POSTPONES * left_open
-
-
-def is_task(message: Message) -> bool:
-    """Returns whether a message of the user only gives the agent something to do: "drop the second font"."""
-    if message.role != "user" or any(directs(one.text) for one in message.sentences):
-        return False
-    return message.acts.get("task", 0.0) >= max(TASK, message.acts.get("directive", 0.0))
-
-
-def is_objected_to(messages: Sequence[Message], place: int) -> bool:
-    """Returns whether the agent answers a wish of the user with what was decided before: "We decided against a broker;
-    LISTEN/NOTIFY does that."."""
-    answer = messages[place].next
-    said = answer.sentences[0].text if answer is not None and answer.role == "agent" and answer.sentences else ""
-    return messages[place].role == "user" and _OBJECTS.search(said) is not None
 
 
 def decision_lines(

@@ -1,4 +1,4 @@
-"""What the package says about itself: versions, the registry's document, the marketplace of the plugin."""
+"""Tests of the package's metadata: its versions, `server.json` for the registry, and the plugin's marketplace."""
 
 from __future__ import annotations
 

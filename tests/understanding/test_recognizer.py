@@ -15,9 +15,9 @@ from mcp_server.memory import Memory
 from mcp_server.understanding import model
 from mcp_server.understanding.features import Message
 from mcp_server.understanding.judging import LEAST, Found, Judged
-from mcp_server.understanding.lines import LONGEST, decision_lines, is_task
+from mcp_server.understanding.lines import LONGEST, decision_lines
 from mcp_server.understanding.model import Model, recognizer
-from mcp_server.understanding.recognizer import is_real, linked, read
+from mcp_server.understanding.recognizer import is_real, is_task, linked, read
 from tests.checkpoints.injected import INJECTED
 from tests.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
 
