@@ -1,18 +1,16 @@
 """Fits the constant `WEIGHTS` of `mcp_server/context/push_policy.py` and prints it.
 
     pip install -e '.[train]'
-    python -m benchmarks.fit_push FILES… --estimates FILE --halves FOLDER [--every 3] [--examples FILE] [--folds 5]
+    python -m benchmarks.fit_push FILES… [--examples FILE] [--folds 5]
 
-FILES are labeled working conversations (`benchmarks/README.md` describes them), LoCoMo files and BEAM folders. Every
-prompt is sent through the product's own code, and every candidate that it judges becomes an example: does it hold an
-item, or come from a turn, that the prompt needs? Prompts that need nothing, prompts of other conversations, and a few
-of another kind of conversation are examples of nothing. `--every N` sends the prompts of every Nth working conversation
-only. `--examples` keeps the examples in a file, so that a second run only fits.
+FILES are labeled working conversations (`benchmarks/README.md` describes them), LoCoMo files and BEAM folders, none of
+which the shipped recognizer and networks were fitted on. Every prompt is sent through the product's own code, and every
+candidate that it judges becomes an example: does it hold an item, or come from a turn, that the prompt needs? Prompts
+that need nothing, prompts of other conversations, and a few of another kind of conversation are examples of nothing.
+`--examples` keeps the examples in a file, so that a second run only fits.
 
-What must not be known in advance is left out: the pages of labeled conversations are made by a recognizer and networks
-that were fitted on the other half of them (`benchmarks/train_encoder.py` writes the estimates and the networks of the
-halves), and every estimate that is reported comes from weights fitted without its conversation. Copy the
-constant by hand, then measure with `python -m benchmarks push` on conversations that were not given here.
+Every estimate that is reported comes from weights fitted without its conversation. Copy the constant by hand, then
+measure with `python -m benchmarks push` on conversations that were not given here.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -37,8 +35,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from benchmarks import push, train_recognizer
-from benchmarks.datasets import kind_of, known_turns
+from benchmarks import push
+from benchmarks.datasets import known_turns
 from benchmarks.understand import Label
 from benchmarks.workbench import Workbench
 from mcp_server import set_up_process
@@ -47,8 +45,6 @@ from mcp_server.context.window_text import asks_nothing
 from mcp_server.model import Hit
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
-from mcp_server.understanding import encoder
-from mcp_server.understanding.model import Model
 
 STRENGTH = 0.3
 """Inverse regularization strength of the logistic regression."""
@@ -92,9 +88,6 @@ class Asked:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--estimates", type=Path, required=True)
-    parser.add_argument("--halves", type=Path, required=True)
-    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--examples", type=Path)
     parser.add_argument("--folds", type=int, default=5)
     options = parser.parse_args()
@@ -102,19 +95,18 @@ def main() -> None:
     if options.examples and options.examples.exists():
         asked = pickle.loads(options.examples.read_bytes())
     else:
-        asked = collect(options.files, options.estimates, options.halves, options.every)
+        asked = collect(options.files)
         if options.examples:
             options.examples.write_bytes(pickle.dumps(asked))
     report(asked, options.folds)
 
 
-def collect(paths: Sequence[Path], estimates: Path, networks: Path, every: int) -> list[Asked]:
-    """Returns the examples of all prompts, of the working conversations only of every one in `every`."""
+def collect(paths: Sequence[Path]) -> list[Asked]:
+    """Returns the examples of all prompts."""
     plans = push.plans(paths)
     of_kind: dict[str, list[str]] = defaultdict(list)
     for plan in plans:
         of_kind[plan.kind] += plan.needing()
-    recognizers, half_of = _recognizers(paths, estimates)
     jobs = []
     for place, plan in enumerate(plans):
         chosen = random.Random(place)
@@ -124,10 +116,7 @@ def collect(paths: Sequence[Path], estimates: Path, networks: Path, every: int) 
             if kind != plan.kind
             for text in chosen.sample(texts, min(OF_ANOTHER_KIND, len(texts)))
         ]
-        half = half_of.get(plan.name)
-        without = None if half is None else (recognizers[1 - half], networks / f"{1 - half}.npz")
-        if half is None or (place % every == 0 and plan.needing()):
-            jobs.append((replace(plan, foreign=(*plan.foreign, *more)), without))
+        jobs.append(replace(plan, foreign=(*plan.foreign, *more)))
     found = []
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), max_tasks_per_child=1) as pool:
         for some in pool.map(_examples, jobs):
@@ -136,34 +125,13 @@ def collect(paths: Sequence[Path], estimates: Path, networks: Path, every: int) 
     return found
 
 
-def _recognizers(paths: Sequence[Path], estimates: Path) -> tuple[list[Model], dict[str, int]]:
-    """Returns a recognizer fitted on each half of the labeled conversations, and the half of each conversation."""
-    files = [path for path in paths if path.is_file() and kind_of(path) is None]
-    loaded = [train_recognizer.load(path) for path in files]
-    some = [one for part in loaded for one in part]
-    half_of = train_recognizer.halves(files, [len(part) for part in loaded])
-    train_recognizer.give_estimates(some, estimates)
-    usable = [any("acts" in turn for session in one.label["sessions"] for turn in session["turns"]) for one in some]
-    models = []
-    for half in (0, 1):
-        own = [one for one, known, place in zip(some, usable, half_of, strict=True) if known and place == half]
-        models.append(train_recognizer.train(own)[0])
-    return models, {one.label["name"]: half for one, half in zip(some, half_of, strict=True)}
+def _examples(plan: push.Plan) -> list[Asked]:
+    return asyncio.run(_send_all(plan))
 
 
-def _examples(job: tuple[push.Plan, tuple[Model, Path] | None]) -> list[Asked]:
-    plan, without = job
-    if without is None:
-        return asyncio.run(_send_all(plan, None))
-    recognizer, networks = without
-    with mock.patch.object(encoder, "network", cache(partial(encoder.Network, networks))):
-        return asyncio.run(_send_all(plan, recognizer))
-
-
-async def _send_all(plan: push.Plan, model: Model | None) -> list[Asked]:
+async def _send_all(plan: push.Plan) -> list[Asked]:
     found = []
-    with_model = (lambda memory: replace(memory, recognizer=lambda: model)) if model else (lambda memory: memory)
-    async with push.remembered(Workbench(), plan, with_model) as (memory, caller, _):
+    async with push.remembered(Workbench(), plan) as (memory, caller, _):
         windows = await push.Windows.over(memory, caller)
         ids = {turn.unit: turn.turn_id for turn in (await known_turns(memory)).values()}
         for place, (kind, text, needs) in enumerate(push.asking(plan)):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -210,13 +210,10 @@ def asking(plan: Plan) -> list[tuple[str, str, Needs]]:
 
 
 @asynccontextmanager
-async def remembered(
-    bench: Workbench, plan: Plan, prepare: Callable[[Memory], Memory] = lambda memory: memory
-) -> AsyncIterator[tuple[Memory, Caller, list[Sent]]]:
+async def remembered(bench: Workbench, plan: Plan) -> AsyncIterator[tuple[Memory, Caller, list[Sent]]]:
     """Opens a workspace that holds the conversation, extracted and indexed: its memory, a caller in the conversation's
-    project, and what was pushed while its last session went on. `prepare` may change the memory first."""
-    async with bench.temporary(FAST) as (opened, workspace):
-        memory = prepare(opened)
+    project, and what was pushed while its last session went on."""
+    async with bench.temporary(FAST) as (memory, workspace):
         if plan.labeled is None:
             assert plan.public is not None
             await import_conversation(memory, plan.public)

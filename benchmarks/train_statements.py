@@ -9,10 +9,10 @@ It comes after `benchmarks/train_encoder.py`, which writes the estimates and the
 `mcp_server/data/encoder.npz`:
 
 - for pairs, on the statements that the recognizer finds in labeled conversations which it has not seen, on the texts of
-  their labels, and on the lists of `benchmarks/replacements/train.jsonl`: does the newer statement replace the older
-  one, does the report close the open item?
-- for texts, on the prompts of these conversations: of all lines of its conversation those that a prompt needs should be
-  nearest.
+  their labels, on the lists of `benchmarks/replacements/train.jsonl`, and on the statements of `benchmarks/projects/`:
+  does the newer statement replace the older one, does the report close the open item?
+- for texts, on the prompts of these conversations and projects: of all lines and turns those that a prompt needs should
+  be nearest, and none should be near to a prompt that needs nothing.
 
 This is done on each half of the writers, too. With the networks of the halves the script prints how well the pairs of
 the other half are told apart, with the weights for `mcp_server/understanding/settling.py`; the same networks are used
@@ -27,9 +27,10 @@ import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,9 +41,10 @@ from torch.nn import functional
 
 from benchmarks import train_recognizer
 from benchmarks.train_encoder import SIZE, Layers, fit, means, with_layers
-from benchmarks.train_recognizer import DAYS_APART, REPLACEMENTS, Conversation, holds
+from benchmarks.train_recognizer import DAYS_APART, REPLACEMENTS, UNSEEN_REVISION, Conversation, holds
 from mcp_server.understanding import encoder
 from mcp_server.understanding.encoder import SEPARATOR, START, statement_tokens, text_tokens
+from mcp_server.understanding.features import Message, message_features
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.settling import (
     CLOSING,
@@ -50,9 +52,12 @@ from mcp_server.understanding.settling import (
     LEAST_REPLACED,
     OF_LONG,
     OF_SHORT,
+    Rarity,
     Statement,
     are_short,
+    closing_features,
     logistic,
+    report_parts,
 )
 
 LABEL_KINDS = {"decisions": "decision", "rules": "rule", "facts": "fact"}
@@ -63,8 +68,22 @@ PAIR_ROUNDS, PAIR_BATCH, PAIR_RATE, OTHERS = 2, 24, 3e-4, 6
 OTHER_LABELS = 6
 """Pairs of labels of which nothing follows, for each that is replaced."""
 
-TEXT_ROUNDS, TEXT_RATE, TEMPERATURE, MOST_LINES = 2, 2e-4, 0.05, 48
-"""Rounds, learning rate, the divisor of cosines, and lines of a conversation that its prompts are compared with."""
+TEXT_ROUNDS, TEXT_RATE, TEMPERATURE = 2, 2e-4, 0.05
+"""Rounds, learning rate, and the divisor of cosines."""
+
+TOGETHER, MOST_LINES, MOST_TURNS, LONGEST_TURN = 3, 48, 14, 700
+"""Conversations of a step, the lines and turns of each that prompts are compared with, and characters of a turn."""
+
+ELSEWHERE = 0.3
+"""The factor of the loss for prompts and the lines of another conversation, of which they need nothing."""
+
+PROJECTS = Path(__file__).parent / "projects"
+"""Memories of made-up projects: statements in order of time, with the older ones that each replaces or closes, and
+prompts with the statements that each needs."""
+
+LEAST_OF_PROJECTS, LEAST_REPORTED = 0.02, 0.3
+"""The probability by their words from which on a pair of a project's statements is fitted on; and the least one that
+something is done, for a report of a project."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +104,23 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """A prompt, the places of the lines and of the turns that it needs, and whether it needs anything at all. What it
+    needs may be in none of them."""
+
+    text: str
+    lines: frozenset[int]
+    turns: frozenset[int]
+    needs: bool
+
+
+@dataclass(frozen=True)
 class Asked:
-    """The lines of a conversation, and its prompts with the places of the lines that each needs."""
+    """The lines, turns and prompts of a conversation or project."""
 
     lines: tuple[str, ...]
-    prompts: tuple[tuple[str, tuple[int, ...]], ...]
+    turns: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
 
 
 class PairNetwork(Layers):
@@ -114,7 +145,11 @@ class PairNetwork(Layers):
 
 
 class TextNetwork(Layers):
-    """`encoder.Network.of_text` in torch."""
+    """`encoder.Network.of_text` in torch. A text whose cosine with a prompt is below `nothing` is not needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nothing = nn.Parameter(torch.tensor(0.3))
 
     def forward(self, texts: Sequence[str]) -> torch.Tensor:
         """Returns the vector of each text."""
@@ -122,6 +157,10 @@ class TextNetwork(Layers):
         return functional.normalize(
             means(self.rows(tokens), [(at, 0, len(one)) for at, one in enumerate(tokens)]), dim=1
         )
+
+    def cosines(self, prompts: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+        """Returns the cosines of prompts with texts and, as a last column, `nothing`, divided by TEMPERATURE."""
+        return torch.cat([prompts @ texts.T, self.nothing.expand(len(prompts), 1)], 1) / TEMPERATURE
 
 
 def pairs_of(one: Conversation, own: Sequence[Statement], chance: random.Random) -> Iterator[Pair]:
@@ -162,17 +201,70 @@ def listed_pairs(model: Model, half: int | None) -> Iterator[Pair]:
                 yield Pair((old.kind, old.text), (new.kind, new.text), right, logistic(OF_SHORT, features), True)
 
 
+def projects(half: int | None) -> list[dict[str, Any]]:
+    """Returns the projects of one half of the writers, or of all."""
+    paths = [path for place, path in enumerate(sorted(PROJECTS.glob("*.jsonl"))) if half in (None, place % 2)]
+    return [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines()]
+
+
+def project_pairs(project: dict[str, Any], model: Model, chance: random.Random) -> Iterator[Pair]:
+    """Yields the pairs of a project's statements. What closes an open item is a report there, as in the program."""
+    listed = project["statements"]
+    said = [_said(one, number, model, chance) for number, one in enumerate(listed, 1)]
+    for old, new, features in train_recognizer.replaceable(said):
+        right, short = said.index(old) in listed[said.index(new)]["replaces"], are_short(old, new)
+        words = logistic(OF_SHORT if short else OF_LONG, features)
+        if right or words >= LEAST_OF_PROJECTS:
+            yield Pair((old.kind, old.text), (new.kind, new.text), right, words, short)
+    rarity = Rarity(said)
+    for place, new in enumerate(said):
+        closes = listed[place]["closes"]
+        if not closes and new.kind != "report":
+            continue
+        done = {one for earlier in listed[:place] for one in earlier["closes"]}
+        waiting = [one for one in range(place) if said[one].kind == "open" and one not in done]
+        told = replace(new, kind="report")
+        for part in report_parts(told, [told]):
+            weights = [rarity.of(said[one].stems & part.stems) for one in waiting]
+            for one, weight in zip(waiting, weights, strict=True):
+                old, is_nearest = said[one], weight == max(weights)
+                words = logistic(CLOSING, closing_features(old, part, rarity, weight, is_nearest, place - one))
+                if one in closes or words >= LEAST_OF_PROJECTS:
+                    yield Pair((old.kind, old.text), ("report", part.text), one in closes, words)
+
+
+def _said(one: dict[str, Any], number: int, model: Model, chance: random.Random) -> Statement:
+    """Returns statement `number` of a project as the program would see it, half without a sign of a revision."""
+    moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=one["day"])
+    acts = model.user_acts.probabilities(message_features(Message("user", one["text"], False, None)))
+    revises = chance.choice((acts["revise"], UNSEEN_REVISION))
+    changes = max(LEAST_REPORTED, acts["report"]) if one["kind"] == "report" else revises
+    return Statement(one["kind"], one["text"], (moment, str(one["day"]), number), changes)
+
+
+def asked_of_project(project: dict[str, Any]) -> Asked:
+    """Returns the lines and prompts of a project."""
+    lines = tuple(one["text"] for one in project["statements"])
+    prompts = [
+        Prompt(one["text"], frozenset(one["needs"]), frozenset(), bool(one["needs"])) for one in project["prompts"]
+    ]
+    return Asked(lines, (), tuple(prompts))
+
+
 def asked_of(one: Conversation, own: Sequence[Statement]) -> Asked:
-    """Returns the lines and prompts of a conversation."""
+    """Returns the lines, turns and prompts of a conversation."""
     lines = tuple(dict.fromkeys(line.text for line in own if line.kind in ("decision", "rule", "fact", "open")))
+    turns = tuple(dict.fromkeys(turn.content[:LONGEST_TURN] for some in one.turns for turn in some if turn.content))
     items = {item["id"]: item for key in train_recognizer.KINDS.values() for item in one.label[key]}
+
+    def holding(needs: Sequence[dict[str, Any]], texts: Sequence[str]) -> frozenset[int]:
+        return frozenset(place for place, text in enumerate(texts) if any(holds(item, text) for item in needs))
+
     prompts = []
     for prompt in one.label.get("prompts", ()):
         needs = [items[name] for name in prompt["needs"] if name in items]
-        places = tuple(place for place, line in enumerate(lines) if any(holds(item, line) for item in needs))
-        if places:
-            prompts.append((prompt["text"], places))
-    return Asked(lines, tuple(prompts))
+        prompts.append(Prompt(prompt["text"], holding(needs, lines), holding(needs, turns), bool(prompt["needs"])))
+    return Asked(lines, turns, tuple(prompts))
 
 
 def fitted_on_pairs(pairs: Sequence[Pair]) -> PairNetwork:
@@ -199,23 +291,60 @@ def fitted_on_pairs(pairs: Sequence[Pair]) -> PairNetwork:
 
 
 def fitted_on_texts(asked: Sequence[Asked]) -> TextNetwork:
-    """Returns a network that is fitted on prompts and lines."""
+    """Returns a network that is fitted on prompts, lines and turns.
+
+    Each step sees a few conversations. Each prompt should be nearest to the lines, and to the turns, that it needs; a
+    prompt that needs nothing, or is compared with the lines of another conversation only, to none.
+    """
     torch.manual_seed(1)
     chance = random.Random(1)
     network = TextNetwork()
-    some = [one for one in asked if one.prompts]
+    some = [one for one in asked if any(prompt.lines for prompt in one.prompts)]
 
-    def loss(one: Asked) -> torch.Tensor:
-        needed = sorted({place for _, places in one.prompts for place in places})
-        others = [place for place in range(len(one.lines)) if place not in needed]
-        shown = needed + chance.sample(others, min(len(others), max(0, MOST_LINES - len(needed))))
-        cosines = network([text for text, _ in one.prompts]) @ network([one.lines[place] for place in shown]).T
-        wanted = torch.tensor([[place in places for place in shown] for _, places in one.prompts])
-        logits = cosines / TEMPERATURE
-        found: torch.Tensor = logits.logsumexp(1) - logits.masked_fill(~wanted, -1e9).logsumexp(1)
-        return found.mean()
+    def shown(needed: Sequence[frozenset[int]], count: int, most: int) -> list[int]:
+        first = sorted(frozenset().union(*needed))
+        first = chance.sample(first, min(len(first), most))
+        others = [place for place in range(count) if place not in first]
+        return first + chance.sample(others, min(len(others), most - len(first)))
 
-    fit(network, [one for _ in range(TEXT_ROUNDS) for one in chance.sample(some, len(some))], loss, TEXT_RATE)
+    def lost(cosines: torch.Tensor, wanted: Sequence[Sequence[bool]]) -> torch.Tensor:
+        """Returns the loss of prompts of which each wants these texts, or else the last column."""
+        right = torch.tensor([[*row, not any(row)] for row in wanted])
+        return (cosines.logsumexp(1) - cosines.masked_fill(~right, -1e9).logsumexp(1)).mean()
+
+    def loss(group: Sequence[Asked]) -> torch.Tensor:
+        asking = [(at, one) for at, own in enumerate(group) for one in own.prompts if one.lines or not one.needs]
+        prompts = network([one.text for _, one in asking])
+        of_lines = [shown([one.lines for one in own.prompts], len(own.lines), MOST_LINES) for own in group]
+        places = [(at, place) for at, some in enumerate(of_lines) for place in some]
+        cosines = network.cosines(prompts, network([group[at].lines[place] for at, place in places]))
+        found = lost(cosines, [[at == own and place in one.lines for at, place in places] for own, one in asking])
+        for number in range(len(group)):
+            columns = [*(place for place, (at, _) in enumerate(places) if at == number), len(places)]
+            rows = [row for row, (own, _) in enumerate(asking) if own != number]
+            if rows:
+                elsewhere = cosines[rows][:, columns]
+                found = found + ELSEWHERE / len(group) * lost(elsewhere, [[False] * (len(columns) - 1)] * len(rows))
+        of_turns = [shown([one.turns for one in own.prompts], len(own.turns), MOST_TURNS) for own in group]
+        places = [(at, place) for at, some in enumerate(of_turns) for place in some]
+        rows = [
+            row
+            for row, (own, one) in enumerate(asking)
+            if of_turns[own] and (not one.needs or not one.turns.isdisjoint(of_turns[own]))
+        ]
+        if rows:
+            cosines = network.cosines(prompts[rows], network([group[at].turns[place] for at, place in places]))
+            wanted = [
+                [at == own and place in one.turns for at, place in places] for own, one in map(asking.__getitem__, rows)
+            ]
+            found = found + lost(cosines, wanted)
+        return found
+
+    plan = []
+    for _ in range(TEXT_ROUNDS):
+        order = chance.sample(some, len(some))
+        plan += [order[at : at + TOGETHER] for at in range(0, len(order), TOGETHER)]
+    fit(network, plan, loss, TEXT_RATE)
     return network
 
 
@@ -251,8 +380,12 @@ def main() -> None:
     estimates: list[float] = []
     for half in (0, 1, None):
         inside = [place for place, other in enumerate(half_of) if half in (None, other)]
-        of_pairs = fitted_on_pairs([*(pair for place in inside for pair in pairs[place]), *listed_pairs(model, half)])
-        of_texts = fitted_on_texts([asked[place] for place in inside])
+        listed = [
+            *listed_pairs(model, half),
+            *(pair for one in projects(half) for pair in project_pairs(one, model, chance)),
+        ]
+        of_pairs = fitted_on_pairs([*(pair for place in inside for pair in pairs[place]), *listed])
+        of_texts = fitted_on_texts([*(asked[place] for place in inside), *map(asked_of_project, projects(half))])
         path = options.out if half is None else options.halves / f"{half}.npz"
         with np.load(path) as stored:
             arrays = with_layers(with_layers(dict(stored), of_pairs), of_texts)
@@ -260,7 +393,9 @@ def main() -> None:
         np.savez(path, **arrays, pair=weight.T, pair_bias=bias)
         if half is not None:
             left_out = [pair for place, own in enumerate(pairs) if place not in inside for pair in own]
-            left_out = [pair for pair in (*left_out, *listed_pairs(model, 1 - half)) if pair.words is not None]
+            left_out += listed_pairs(model, 1 - half)
+            left_out += [pair for one in projects(1 - half) for pair in project_pairs(one, model, chance)]
+            left_out = [pair for pair in left_out if pair.words is not None]
             others += left_out
             with torch.no_grad():
                 for at in range(0, len(left_out), PAIR_BATCH):

@@ -63,7 +63,7 @@ from mcp_server.text.destinations import (
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.entries import Source, entries, is_state, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.markdown import sections, without_comments
+from mcp_server.text.markdown import as_shown, sections, without_comments
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import words
 from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room, shared_out
@@ -469,8 +469,9 @@ class Prepared:
 
 
 def prepared(name: str, source: SourceFile, anchors: tuple[str, ...] = ()) -> Prepared | None:
-    """Returns a file ready to be shown under the label `name`; None if it has no text."""
-    text = file_text(source.text)
+    """Returns a file ready to be shown under the label `name`, with the labels of its wiki links instead of them; None
+    if it has no text."""
+    text = as_shown(file_text(source.text))
     blank = len(text) - len(text.lstrip("\n"))
     if blank == len(text):
         return None
