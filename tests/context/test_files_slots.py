@@ -341,7 +341,11 @@ def test_a_journal_is_shown_without_short_forms_of_its_pages_lines() -> None:
     page = ["# tea", "", "## Key Decisions", f"- 2026-05-04: Sencha, two tins. It keeps. {sources[0]}", ""]
     page += ["## Replaced decisions", f"- 2026-05-04: Green tea it is. (replaced 2026-05-04) {sources[1]}"]
     page += ["", "## Facts", f"- 2026-05-04: The pot holds two liters. {sources[3]}"]
-    day = ["## [[tea/context|tea]]", f"- Decided: Sencha, two tins [[tea/context]] {sources[0]}", f"- Done: Two pots came {sources[0]}"]
+    day = [
+        "## [[tea/context|tea]]",
+        f"- Decided: Sencha, two tins [[tea/context]] {sources[0]}",
+        f"- Done: Two pots came {sources[0]}",
+    ]
     day += [f"- Decided: Green tea it is [[tea/context]] {sources[1]}", f"- Decided: Sencha, two tins {sources[2]}"]
     day += [f"- The pot holds two liters {sources[3]}"]
     journal = file("knowledge/journal/2026-05-04.md", "\n".join(day))
