@@ -156,6 +156,8 @@ def read_with_sentences(
         if turn.number < first or (last is not None and turn.number > last):
             continue
         items += items_of(real, messages, place, of, model)
+        if is_task(messages[place]):
+            continue  # the agent does it at once
         judged = of(place)
         likely += [
             Likely(clean(sentence.text), turn.number, probability)

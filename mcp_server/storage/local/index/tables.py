@@ -18,7 +18,7 @@ from typing import Any
 from mcp_server.storage.index.scoring import in_bytes
 from mcp_server.storage.local.index.searching import LINES, compared, state
 
-SCHEMA = 8
+SCHEMA = 9
 
 
 TABLES = """
