@@ -186,8 +186,8 @@ async def test_what_a_text_holds_of_a_labeled_conversation_is_counted_after_furt
     }
     path = tmp_path / "queue.json"
     path.write_text(json.dumps(labeled), encoding="utf-8")
-    report = await measure_continuity(bench, [path], 12_000, further=(0, 16))
+    report = await measure_continuity(bench, [path], 12_000, further=(0, 24))
     rows = {(row["further"], row["text"], row["what"]): row["share"] for row in report.held}
-    assert {further for further, _, _ in rows} == {0, 16}
-    assert rows[16, "resume", "labeled: rule"] == 1
-    assert rows[16, "after a compaction", "labeled, baseline: rule"] == 0
+    assert {further for further, _, _ in rows} == {0, 24}
+    assert rows[24, "resume", "labeled: rule"] == 1
+    assert rows[24, "after a compaction", "labeled, baseline: rule"] == 0

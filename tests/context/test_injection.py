@@ -47,7 +47,7 @@ def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more:
 
 
 def test_a_line_that_means_what_the_prompt_asks_comes_first_without_a_common_word() -> None:
-    far = line("The red door was painted last year.", 0.5, about=0.1)
+    far = line("The red door was painted last year.", 0.5, about=0.0)
     near = line("We close at six every day.", 0.5, number=10, about=0.5)
     unread = line("The lamp is red.", 0.5, number=11, about=None)
     found = choose("Is the shop open on Monday evening?", NEEDED, [far, near, unread], [], SIGNAL, (), {}, 240)
