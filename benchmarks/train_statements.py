@@ -9,10 +9,10 @@ It comes after `benchmarks/train_encoder.py`, which writes the estimates and the
 `mcp_server/data/encoder.npz`:
 
 - for pairs, on the statements that the recognizer finds in labeled conversations which it has not seen, on the texts of
-  their labels, on the lists of `benchmarks/replacements/train.jsonl`, and on the statements of `benchmarks/projects/`:
-  does the newer statement replace the older one, does the report close the open item?
-- for texts, on the prompts of these conversations and projects: of all lines and turns those that a prompt needs should
-  be nearest, and none should be near to a prompt that needs nothing.
+  their labels, and on the lists of `benchmarks/replacements/train.jsonl`: does the newer statement replace the older
+  one, does the report close the open item?
+- for texts, on the prompts of these conversations and of `benchmarks/projects/`: of all lines and turns those that a
+  prompt needs should be nearest, and none should be near to a prompt that needs nothing.
 
 This is done on each half of the writers, too. With the networks of the halves the script prints how well the pairs of
 the other half are told apart, with the weights for `mcp_server/understanding/settling.py`; the same networks are used
@@ -27,8 +27,8 @@ import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,9 @@ from torch.nn import functional
 
 from benchmarks import train_recognizer
 from benchmarks.train_encoder import SIZE, Layers, fit, means, with_layers
-from benchmarks.train_recognizer import DAYS_APART, REPLACEMENTS, UNSEEN_REVISION, Conversation, holds
+from benchmarks.train_recognizer import DAYS_APART, REPLACEMENTS, Conversation, holds
 from mcp_server.understanding import encoder
 from mcp_server.understanding.encoder import SEPARATOR, START, statement_tokens, text_tokens
-from mcp_server.understanding.features import Message, message_features
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.settling import (
     CLOSING,
@@ -52,12 +51,9 @@ from mcp_server.understanding.settling import (
     LEAST_REPLACED,
     OF_LONG,
     OF_SHORT,
-    Rarity,
     Statement,
     are_short,
-    closing_features,
     logistic,
-    report_parts,
 )
 
 LABEL_KINDS = {"decisions": "decision", "rules": "rule", "facts": "fact"}
@@ -80,10 +76,6 @@ ELSEWHERE = 0.3
 PROJECTS = Path(__file__).parent / "projects"
 """Memories of made-up projects: statements in order of time, with the older ones that each replaces or closes, and
 prompts with the statements that each needs."""
-
-LEAST_OF_PROJECTS, LEAST_REPORTED = 0.02, 0.3
-"""The probability by their words from which on a pair of a project's statements is fitted on; and the least one that
-something is done, for a report of a project."""
 
 
 @dataclass(frozen=True)
@@ -205,41 +197,6 @@ def projects(half: int | None) -> list[dict[str, Any]]:
     """Returns the projects of one half of the writers, or of all."""
     paths = [path for place, path in enumerate(sorted(PROJECTS.glob("*.jsonl"))) if half in (None, place % 2)]
     return [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines()]
-
-
-def project_pairs(project: dict[str, Any], model: Model, chance: random.Random) -> Iterator[Pair]:
-    """Yields the pairs of a project's statements. What closes an open item is a report there, as in the program."""
-    listed = project["statements"]
-    said = [_said(one, number, model, chance) for number, one in enumerate(listed, 1)]
-    for old, new, features in train_recognizer.replaceable(said):
-        right, short = said.index(old) in listed[said.index(new)]["replaces"], are_short(old, new)
-        words = logistic(OF_SHORT if short else OF_LONG, features)
-        if right or words >= LEAST_OF_PROJECTS:
-            yield Pair((old.kind, old.text), (new.kind, new.text), right, words, short)
-    rarity = Rarity(said)
-    for place, new in enumerate(said):
-        closes = listed[place]["closes"]
-        if not closes and new.kind != "report":
-            continue
-        done = {one for earlier in listed[:place] for one in earlier["closes"]}
-        waiting = [one for one in range(place) if said[one].kind == "open" and one not in done]
-        told = replace(new, kind="report")
-        for part in report_parts(told, [told]):
-            weights = [rarity.of(said[one].stems & part.stems) for one in waiting]
-            for one, weight in zip(waiting, weights, strict=True):
-                old, is_nearest = said[one], weight == max(weights)
-                words = logistic(CLOSING, closing_features(old, part, rarity, weight, is_nearest, place - one))
-                if one in closes or words >= LEAST_OF_PROJECTS:
-                    yield Pair((old.kind, old.text), ("report", part.text), one in closes, words)
-
-
-def _said(one: dict[str, Any], number: int, model: Model, chance: random.Random) -> Statement:
-    """Returns statement `number` of a project as the program would see it, half without a sign of a revision."""
-    moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=one["day"])
-    acts = model.user_acts.probabilities(message_features(Message("user", one["text"], False, None)))
-    revises = chance.choice((acts["revise"], UNSEEN_REVISION))
-    changes = max(LEAST_REPORTED, acts["report"]) if one["kind"] == "report" else revises
-    return Statement(one["kind"], one["text"], (moment, str(one["day"]), number), changes)
 
 
 def asked_of_project(project: dict[str, Any]) -> Asked:
@@ -380,11 +337,7 @@ def main() -> None:
     estimates: list[float] = []
     for half in (0, 1, None):
         inside = [place for place, other in enumerate(half_of) if half in (None, other)]
-        listed = [
-            *listed_pairs(model, half),
-            *(pair for one in projects(half) for pair in project_pairs(one, model, chance)),
-        ]
-        of_pairs = fitted_on_pairs([*(pair for place in inside for pair in pairs[place]), *listed])
+        of_pairs = fitted_on_pairs([*(pair for place in inside for pair in pairs[place]), *listed_pairs(model, half)])
         of_texts = fitted_on_texts([*(asked[place] for place in inside), *map(asked_of_project, projects(half))])
         path = options.out if half is None else options.halves / f"{half}.npz"
         with np.load(path) as stored:
@@ -393,9 +346,7 @@ def main() -> None:
         np.savez(path, **arrays, pair=weight.T, pair_bias=bias)
         if half is not None:
             left_out = [pair for place, own in enumerate(pairs) if place not in inside for pair in own]
-            left_out += listed_pairs(model, 1 - half)
-            left_out += [pair for one in projects(1 - half) for pair in project_pairs(one, model, chance)]
-            left_out = [pair for pair in left_out if pair.words is not None]
+            left_out = [pair for pair in (*left_out, *listed_pairs(model, 1 - half)) if pair.words is not None]
             others += left_out
             with torch.no_grad():
                 for at in range(0, len(left_out), PAIR_BATCH):

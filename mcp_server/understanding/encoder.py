@@ -65,9 +65,6 @@ HEADS, GELU = 12, 0.7978846
 OF_SENTENCES, OF_PAIRS, OF_TEXTS = (0, 1, 2, 3, 4, 5), (0, 1, 2, 6, 7, 8), (0, 1, 2, 9, 10, 11)
 """The layers that read a window, a pair of statements, and a query or a passage."""
 
-PAIRS_FITTED = "2026-11-29"
-"""When the layers that read pairs were fitted. Stored estimates of earlier layers are not used."""
-
 PAIRS_CACHED = 8192
 """Pairs of statements whose estimates are cached: they are settled again whenever a statement is added."""
 
