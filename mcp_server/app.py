@@ -418,12 +418,14 @@ def _is_the_memorys(root: Path, local: Path) -> bool:
     return local == root or local in root.parents or any(place == local or place in local.parents for place in own)
 
 
-async def catch_up(memory: Memory) -> None:
-    """Updates state and index from files and queue, for one command, unless a server does so."""
+async def catch_up(memory: Memory, *, reads: bool = False) -> None:
+    """Updates state and index from files and queue, for one command, unless a server does so. `reads`: the recognizer's
+    network also reads new passages, as many as a page has; a command that wrote them asks for it."""
     from mcp_server.checkpoints import restore
     from mcp_server.clients.hooks import listener
     from mcp_server.clients.hooks.events import work
     from mcp_server.history import sync
+    from mcp_server.jobs.duties import READ_IN_A_STEP
 
     await sessions.ready(memory)
     held = await run_sync(memory.locks.try_maintainer)
@@ -434,6 +436,8 @@ async def catch_up(memory: Memory) -> None:
                 await listener.drain(memory, work)
                 await sync.take_in(memory)
             await memory.index.refresh()
+            if reads:
+                await memory.index.read_ahead(READ_IN_A_STEP)
             if memory.disk.here:
                 await committing.commit_if_due(memory)
 

@@ -305,7 +305,7 @@ async def import_and_read(
                 seconds = max(LEAST_READ_SECONDS, began + READ_SECONDS - time.monotonic())
                 left = await _read_conversations(memory, environ, seconds, bar)
     with shell.progress("Indexing"):
-        await catch_up(memory)
+        await catch_up(memory, reads=True)
     await briefs.know_folders(
         memory, {folder: await project_of(memory, Caller(folder=folder)) for folder in report.folders}
     )

@@ -133,7 +133,7 @@ def extract_command(session: str | None, names: tuple[str, ...], anew: bool, app
             done = await extract(memory, session, names, anew=anew, dry_run=not apply, show=show)
         if apply:
             with shell.progress("Indexing"):
-                await catch_up(memory)
+                await catch_up(memory, reads=True)
         return done
 
     done = shell.with_memory(act)
@@ -173,7 +173,7 @@ def condense_command(period: str, apply: bool) -> None:
     async def act(memory: Memory) -> Condensed:
         done = await condense(memory, cast(Period, period), dry_run=not apply)
         if apply:
-            await catch_up(memory)
+            await catch_up(memory, reads=True)
         return done
 
     done = shell.with_memory(act, title="Condensing")

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import click
 
+from mcp_server.app import catch_up
 from mcp_server.cli import shell
+from mcp_server.context import briefs
 from mcp_server.conversations.projects import list_projects, merge_projects, names_of, rename_project
 from mcp_server.conversations.sessions import (
     SessionEnded,
@@ -96,6 +98,8 @@ def end(session: str) -> None:
         ended = await end_session(memory, session)
         if memory.settings.lifecycle.extraction_trigger == "on_session_end":
             await extract_pending(memory)
+            await catch_up(memory, reads=True)  # without a server a hook reads index and brief from disk
+            await briefs.refresh(memory)
         return ended
 
     ended = shell.with_memory(act)

@@ -30,7 +30,6 @@ from mcp_server.pressure import cold
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import FOLDER
-from mcp_server.storage.index.file_reader import READ_AT_ONCE
 from mcp_server.storage.values import Change, Listener
 from mcp_server.topics import listing
 
@@ -58,6 +57,10 @@ BRIEF_SOURCES = tuple(f"knowledge/{name}" for name in ("identity", "memory", "jo
 
 REST = 3.0
 """The pause after reading conversations in this process, as a multiple of the time it took: calls come first."""
+
+
+READ_IN_A_STEP = 64
+"""Passages that the network reads without a rest, which takes one or two seconds."""
 
 
 async def keep_in_order(memory: Memory) -> None:
@@ -109,12 +112,12 @@ def concerns_briefs(change: Change) -> bool:
 
 
 async def keep_read(memory: Memory) -> None:
-    """Lets the recognizer's network read what the passages of large and imported files are about, a few at a time: the
-    others are read when they are indexed. New files are indexed between two steps."""
+    """Lets the recognizer's network read what the passages of large and imported files are about: the others are read
+    when they are indexed. The first step reads most lines of a page."""
     async with memory.changes.listen() as changes:
         while True:
             began = perf_counter()
-            read = await attempt("reading new passages", lambda: memory.index.read_ahead(READ_AT_ONCE))
+            read = await attempt("reading new passages", lambda: memory.index.read_ahead(READ_IN_A_STEP))
             await anyio.sleep(REST * (perf_counter() - began))
             if not read:
                 while (await changes.receive()).kind != "index":
@@ -124,7 +127,7 @@ async def keep_read(memory: Memory) -> None:
 async def keep_live(memory: Memory) -> None:
     """Writes the items of open conversations to their pages.
 
-    When it is cancelled it reads the last turns, so that the next window knows them, and updates the briefs.
+    When it is cancelled it reads the last turns, so that the next window knows them, and updates briefs and index.
     """
 
     async def refresh() -> object:
@@ -141,6 +144,8 @@ async def keep_live(memory: Memory) -> None:
             with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
                 if await refresh():
                     await briefs.refresh(memory)
+                    await memory.index.refresh()
+                    await memory.index.read_ahead(READ_IN_A_STEP)
 
 
 def concerns_live(change: Change) -> bool:

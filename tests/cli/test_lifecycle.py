@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
+from mcp_server.app import open_memory
+from mcp_server.model import Hit
+from mcp_server.search.search import SearchRequest, find
 from tests.conftest import Run
 from tests.llm.endpoint import Reply, endpoint
 
@@ -22,6 +26,23 @@ def test_a_conversation_becomes_knowledge_when_it_ends_and_can_be_looked_at_befo
     assert "1 known already" in run("extract", "--apply")
     assert json.loads(run("extract", "--anew", "--json"))["files"] == []
     assert "no extractor 'x'" in run("extract", "--only", "x", code=1)
+
+
+def test_a_conversation_that_ended_is_indexed_and_read_for_the_next_window(
+    run: Run, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CONTEXT_MANAGER_SEARCH__EMBEDDER")
+    run("observe", "I decided to keep Postgres 15 for the billing tables.", "--session", "s")
+    run("observe", "We have two kittens called Pip and Mia.", "--session", "s")
+    run("session", "end", "s")
+
+    async def found() -> tuple[Hit, ...]:
+        async with open_memory(workspace, {}) as memory:
+            return (await find(memory, SearchRequest("which database do the billing tables use?", page=True))).page
+
+    hits = anyio.run(found)
+    assert "Postgres 15" in "".join(hit.passage.text for hit in hits)
+    assert all(hit.about is not None for hit in hits), "the network has read them"
 
 
 def test_condensing_and_archiving_say_what_they_did(run: Run, workspace: Path) -> None:

@@ -34,6 +34,12 @@ NOTHING = b""
 READ_AT_ONCE = 16
 """Passages that the network reads when they are indexed, which takes up to half a second."""
 
+COPIES = ("journal", "memory")
+"""Categories of files whose derived lines repeat those of a page: the network reads them last."""
+
+NEWEST = 10_000
+"""Passages that wait for the network and are put in order: copies among them come last."""
+
 
 @dataclass(frozen=True, slots=True)
 class TranscriptPosition:
@@ -279,14 +285,16 @@ def plan(look: FileContent, before: dict[int, bytes]) -> Plan:
     return Plan(look, tuple(rows), tuple(drop))
 
 
-def signals_of_all(rows: Sequence[Row], reads: bool) -> list[Signals]:
-    """Returns the signals of these rows. If the index `reads` and they are few, as those of a new turn, the network
-    reads them at once; otherwise `Index.read_ahead` does it later."""
-    found = [signals_of(row) for row in rows]
-    if not reads or len(rows) > READ_AT_ONCE:
-        return found
-    read = packed_about((row.passage.text, is_derived_line(row.passage)) for row in rows)
-    return [replace(one, about=about) for one, about in zip(found, read, strict=True)]
+def signals_of_all(rows: Sequence[Row], reads: bool, read_before: Mapping[str, bytes]) -> list[Signals]:
+    """Returns the signals of these rows. `read_before` has what the network read in their files before, by text: a line
+    that only moved is not read again. If the index `reads` and few others are new, as those of a turn, the network
+    reads them at once; otherwise, and if they are copies, `Index.read_ahead` does it later."""
+    about = dict(read_before)
+    new = {row.passage.text: is_derived_line(row.passage) for row in rows if row.passage.category not in COPIES}
+    new = {text: derived for text, derived in new.items() if text not in about}
+    if reads and len(new) <= READ_AT_ONCE:
+        about |= zip(new, packed_about(new.items()), strict=True)
+    return [replace(signals_of(row), about=about.get(row.passage.text)) for row in rows]
 
 
 def is_derived_line(passage: Passage) -> bool:

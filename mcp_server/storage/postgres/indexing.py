@@ -19,6 +19,8 @@ from anyio.to_thread import run_sync
 from mcp_server.embed.providers import Embedding
 from mcp_server.storage.files import Files
 from mcp_server.storage.index.file_reader import (
+    COPIES,
+    NEWEST,
     FileContent,
     IndexedFile,
     Plan,
@@ -228,7 +230,10 @@ class Indexing:
         """Writes the plans of a batch whose files have not been indexed by another process meanwhile. Returns how many
         files had changed."""
         rows = [row for one in batch for row in one.plan.rows]
-        cuts = signals_of_all(rows, self._embedding.embedder is not None)
+        edited = [one.plan.look.path for one in batch if one.plan.rows and one.plan.drop]
+        select = "SELECT text, about FROM passage WHERE ws = %s AND path = ANY(%s) AND about IS NOT NULL"
+        read_before = {text: bytes(about) for text, about in self._database.rows(select, edited)} if edited else {}
+        cuts = signals_of_all(rows, self._embedding.embedder is not None, read_before)
         with self._stemming:
             stemmer = self._stemmer()
             stemmer.learn(word for found in cuts for word in found.words)
@@ -398,8 +403,14 @@ class Indexing:
     def _read_ahead(self, most: int) -> int:
         if self._embedding.embedder is None:
             return 0
-        select = "SELECT id, text, kind FROM passage WHERE ws = %s AND about IS NULL ORDER BY id DESC LIMIT %s"
-        waiting = self._database.rows(select, most)
+        select = (
+            "WITH n AS (SELECT id FROM passage WHERE ws = %s AND about IS NULL ORDER BY id DESC LIMIT %s) "
+            "SELECT id, text, kind FROM passage p JOIN n USING (id) WHERE p.ws = %s "
+            "ORDER BY category = ANY(%s), id DESC LIMIT %s"
+        )
+        waiting = self._database.run(
+            lambda connection: connection.rows(select, NEWEST, connection.ws, list(COPIES), most)
+        )
         found = packed_about((text, kind == LINES) for _, text, kind in waiting)
         update = (
             "UPDATE passage p SET about = new.about FROM unnest(%s::bigint[], %s::bytea[]) AS new (id, about) "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from anyio import CancelScope, Lock, to_thread
 
 from mcp_server.embed.providers import Embedding
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
+from mcp_server.storage.index.file_reader import COPIES, NEWEST, RACY_NS, IndexedFile, transcripts_last
 from mcp_server.storage.index.scoring import packed_about, passage_of
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.generations import (
@@ -147,15 +148,26 @@ class Maintenance:
         return len(paths)
 
     async def read_ahead(self, most: int) -> int:
-        async def work(writing: Opened) -> int:
-            waiting = await writing.words.database.read(lambda connection: not_read(connection, most))
-            found = await to_thread.run_sync(packed_about, [(text, bool(derived)) for _, text, derived in waiting])
-            values = [(about, number) for about, (number, *_) in zip(found, waiting, strict=True)]
-            statement = "UPDATE passages SET about = ? WHERE id = ?"
-            await writing.words.database.write(lambda connection: connection.executemany(statement, values))
+        if self._embedding.embedder is None:
+            return 0
+
+        async def waiting_in(writing: Opened) -> tuple[Opened, list[tuple[int, str, int]]]:
+            return writing, await writing.words.database.read(lambda connection: not_read(connection, most))
+
+        found = await self._with_live(waiting_in)
+        if found is None or not found[1]:
+            return 0
+        seen, waiting = found
+        about = await to_thread.run_sync(packed_about, [(text, bool(derived)) for _, text, derived in waiting])
+        values = [(one, number) for one, (number, *_) in zip(about, waiting, strict=True)]
+
+        async def store(writing: Opened) -> int:
+            if writing is seen:  # another generation has other ids
+                statement = "UPDATE passages SET about = ? WHERE id = ?"
+                await writing.words.database.write(lambda connection: connection.executemany(statement, values))
             return len(values)
 
-        return 0 if self._embedding.embedder is None else await self._with_live(work) or 0
+        return await self._with_live(store) or 0
 
     async def _close_writer(self) -> None:
         writing, self._writing = self._writing, None
@@ -334,9 +346,11 @@ def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int,
 
 
 def not_read(connection: sqlite3.Connection, most: int) -> list[tuple[int, str, int]]:
-    """Returns the newest passages that the network has not read: id, text, and whether it is a derived line."""
+    """Returns passages that the network has not read, the newest first and copies last: id, text, and whether it is a
+    derived line."""
     return connection.execute(
-        "SELECT p.id, p.text, m.derived FROM passages p CROSS JOIN knowledge_meta m ON m.id = p.id "
-        "WHERE p.about IS NULL ORDER BY p.id DESC LIMIT ?",
-        (most,),
+        "SELECT p.id, p.text, m.derived FROM (SELECT id FROM passages WHERE about IS NULL ORDER BY id DESC LIMIT ?) n "
+        "CROSS JOIN passages p ON p.id = n.id CROSS JOIN knowledge_meta m ON m.id = n.id CROSS JOIN names c "
+        "ON c.id = m.category ORDER BY c.name IN (SELECT value FROM json_each(?)), n.id DESC LIMIT ?",
+        (NEWEST, json.dumps(COPIES), most),
     ).fetchall()

@@ -137,9 +137,11 @@ class Indexer:
 
     async def _write(self, piece: Piece) -> None:
         rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
+        edited = [p.look.path for p in piece.plans if p.rows and p.drop]
+        read_before = await self.to.database.read(lambda connection: texts_read(connection, edited)) if edited else {}
 
         def prepared() -> tuple[list[Signals], NDArray[np.float32] | None]:
-            cuts = signals_of_all(rows, self.embedding.embedder is not None)
+            cuts = signals_of_all(rows, self.embedding.embedder is not None, read_before)
             return cuts, self.embedding.of([found.text for found in cuts])
 
         cuts, vectors = await to_thread.run_sync(prepared)
@@ -216,6 +218,15 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
         "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file WHERE f.path = ? AND m.part = 0"
     )
     return dict(connection.execute(select, (path,)).fetchall())
+
+
+def texts_read(connection: sqlite3.Connection, paths: Iterable[str]) -> dict[str, bytes]:
+    """Returns what the network read in these files, by text."""
+    select = (
+        "SELECT p.text, p.about FROM files f CROSS JOIN knowledge_meta m ON m.file = f.id "
+        "CROSS JOIN passages p ON p.id = m.id WHERE f.path = ? AND p.about IS NOT NULL"
+    )
+    return {text: about for path in paths for text, about in connection.execute(select, (path,))}
 
 
 def write(
