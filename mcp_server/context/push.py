@@ -34,7 +34,6 @@ from mcp_server.context.sections import Receipt, rows_of
 from mcp_server.context.window_text import (
     FOR_THE_CLIENT,
     NothingAsked,
-    asks_nothing,
     asks_to_go_on,
     fingerprints,
     was_sent,
@@ -318,7 +317,7 @@ async def take_back(memory: Memory, session: str, event: str, text: str, caller:
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """Returns what is pushed with a prompt, which is usually nothing."""
-    asks = asks_nothing(prompt)
+    asks = await run_sync(push_policy.why_nothing, prompt, lambda: memory.recognizer().needs(prompt))
 
     async def place() -> _Prompt:
         state = await windows.push_state(memory, session)

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 from types import MappingProxyType
 
-from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
+from mcp_server.context.window_text import NothingAsked, asks_nothing, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import CLOSED, ENDED, OPEN, RULES
@@ -39,12 +39,12 @@ from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
 from mcp_server.understanding.model import PromptNeeds
 
-LEAST_BEST = 0.07
+LEAST_BEST = 0.06
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
-PRICE, FRAME = 0.00022, 40
+PRICE, FRAME = 0.0002, 40
 """The price of a token, as a probability, and the tokens that are added to the cost of each candidate. A passage of 90
-tokens is pushed if its estimate is at least .029."""
+tokens is pushed if its estimate is at least .026."""
 
 BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
 """LEAST_BEST and PRICE for a compiled context. Its budget was chosen by the caller, so a token costs a quarter."""
@@ -212,6 +212,15 @@ class Candidate:
         return "says no more than the message" if len(said & subject) >= ECHO * len(said) else None
 
 
+def why_nothing(prompt: str, needs: Callable[[], PromptNeeds]) -> NothingAsked | None:
+    """Returns why a prompt gets nothing from the memory; None if it may get something. `needs` returns what it needs.
+
+    A prompt without a subject may ask for open items: "what must I still do?"
+    """
+    asks = asks_nothing(prompt)
+    return None if asks is NothingAsked.NO_SUBJECT and needs().open_items >= ASKS_FOR_OPEN else asks
+
+
 def reasons_out(
     message: str, needs: PromptNeeds, some: Sequence[Candidate], sent: Collection[str], out: Mapping[str, str]
 ) -> list[str]:
@@ -288,7 +297,7 @@ def worthwhile(message: str, needs: PromptNeeds, hits: Sequence[Hit], gate: Gate
 
     `hits` are ordered, best first.
     """
-    if asks_nothing(message) is not None:
+    if why_nothing(message, lambda: needs) is not None:
         return frozenset()
     places = {id(hit): place for place, hit in enumerate(hits)}
     lines = [hit for hit in hits if is_derived(hit.passage.text)]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mcp_server.context.push_policy import LONGEST, choose, visible_line
-from mcp_server.context.window_text import asks_nothing, fingerprints, subject_words, was_sent
+from mcp_server.context.push_policy import LONGEST, choose, visible_line, why_nothing
+from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.text.passages import own_text
-from mcp_server.understanding.model import PromptNeeds
+from mcp_server.understanding.model import PromptNeeds, recognizer
 from tests.context.states import knowledge, passage
 
 SIGNAL = GateSignal(True, "all", 0.5, 0.445)
@@ -97,6 +97,14 @@ def test_what_asks_nothing_gets_nothing(prompt: str, why: str) -> None:
 def test_what_is_about_something_may_get_something(prompt: str) -> None:
     assert asks_nothing(prompt) is None
     assert subject_words(prompt)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "gets_nothing"), [("what must I still do?", False), ("was muss ich noch machen?", False), ("ok", True)]
+)
+def test_a_prompt_without_a_subject_may_ask_for_open_items(prompt: str, gets_nothing: bool) -> None:
+    assert asks_nothing(prompt) is NothingAsked.NO_SUBJECT
+    assert (why_nothing(prompt, lambda: recognizer().needs(prompt)) is not None) == gets_nothing
 
 
 TEA = "Ana drinks green tea at the office, never black."
