@@ -45,7 +45,6 @@ from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
-from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
 from mcp_server.topics.watch import Seen, first_tier_of_prompt
 
@@ -84,10 +83,17 @@ async def end_of(memory: Memory, row: SessionRow) -> LastSession | None:
 
 def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
     """Returns the user turns of the last exchanges and the last agent turn of each."""
-    turns = (placed.turn for placed in memory.transcripts.read(row.path).turns)
-    said = [one for one in turns if one.content.strip() and one.role != "system" and not is_injected(one.content)]
-    users = [place for place, one in enumerate(said) if one.role == "user"][-LAST_EXCHANGES:]
-    last = said[users[0] if len(users) == LAST_EXCHANGES else 0 :]
+    by_program = memory.recognizer().by_program
+    said: list[Turn] = []
+    users = 0
+    for one in reversed([placed.turn for placed in memory.transcripts.read(row.path).turns]):
+        is_said = one.role != "system" and bool(one.content.strip())
+        if is_said and not (one.role == "user" and by_program(one.content)):
+            said.append(one)
+            users += one.role == "user"
+        if users == LAST_EXCHANGES:
+            break
+    last = said[::-1]
     following = [*(one.role for one in last[1:]), "user"]
     rows = zip(last, following, strict=False)
     return tuple(one for one, then in rows if one.role == "user" or (one.role == "agent" and then != "agent"))
@@ -321,7 +327,7 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
 
     new = linked_hits(found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), page_of)
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
-    reasons = why_out([hit.passage for hit in every], others, page_of, memory.recognizer().only_asks)
+    reasons = why_out([hit.passage for hit in every], others, page_of, memory.recognizer())
     hits = []
     for place, (hit, why) in enumerate(zip(every, reasons, strict=True)):
         if day := newer.get(_place(hit)):

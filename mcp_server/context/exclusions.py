@@ -21,6 +21,7 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import as_shown, link_targets, links, resolve, sections, split_front_matter
 from mcp_server.text.passages import of_knowledge
 from mcp_server.understanding import cues
+from mcp_server.understanding.model import Model
 
 LINKED_SHARE = 0.5
 MOST_LINKED, MOST_LINES = 3, 3  # the first hits whose links are followed, and the lines of each linked page
@@ -63,6 +64,7 @@ CACHED_PAGES = 16
 NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
 ANOTHERS = "another project's: {}"
 ONLY_ASKS = "a question or a task, which states nothing"
+BY_PROGRAM = "written by a program under the user's name"
 SHOWN_ABOVE = "shown above"
 
 _BEGINNING = re.compile(
@@ -125,11 +127,11 @@ def why_out(
     passages: Sequence[Passage],
     others: AbstractSet[str],
     page_of: Callable[[str], SourceFile],
-    only_asks: Callable[[str], bool],
+    model: Model,
 ) -> list[str]:
     """Returns for each passage why it is excluded, or "". It is excluded if a newer line of its project's page says
     otherwise, or if it is a derived line of a journal or of MEMORY.md about one of the projects `others`, or a turn in
-    which the user `only_asks`. `page_of` returns the page at a path."""
+    which the user only asks, or that a program wrote. `page_of` returns the page at a path."""
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
         page = page_of(path)
@@ -139,8 +141,10 @@ def why_out(
         project = _project_of(one.text) if one.category == "memory" else one.title.rsplit(" › ", 1)[-1]
         another = one.category in ("journal", "memory") and project in others and is_derived(one.text)
         gone = (one.path, one.start) in overtaken
-        asks = one.category == "conversation" and one.role == "user" and only_asks(one.text)
-        reasons.append(NO_LONGER_SO if gone else ANOTHERS.format(project) if another else ONLY_ASKS if asks else "")
+        reason = NO_LONGER_SO if gone else ANOTHERS.format(project) if another else ""
+        if not reason and one.category == "conversation" and one.role == "user":
+            reason = BY_PROGRAM if model.by_program(one.text) else ONLY_ASKS if model.only_asks(one.text) else ""
+        reasons.append(reason)
     return reasons
 
 

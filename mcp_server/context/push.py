@@ -126,7 +126,7 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     of_all = any(hit.passage.category in ("journal", "memory") for hit in hits)
     others = other_projects(memory, prompt.project) if of_all else frozenset()
     model = memory.recognizer()
-    reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model.only_asks)
+    reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model)
     told = {source: (reason, hit) for hit in lines for source, reason in _told_by(hit).items()}
     by_line = {
         f"{hit.passage.path}:{hit.passage.start}": told[source]

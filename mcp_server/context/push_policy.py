@@ -34,7 +34,6 @@ from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import CLOSED, ENDED, OPEN, RULES
 from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
-from mcp_server.text.prose import is_injected
 from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
 from mcp_server.understanding.model import PromptNeeds
@@ -229,12 +228,7 @@ def reasons_out(
     `needs`, `sent` and `out` are those of `choose`.
     """
     subject, asks_for_open = subject_words(message), needs.open_items >= ASKS_FOR_OPEN
-    by_program = [one.hit.passage.role == "user" and is_injected(one.text) for one in some]
-    reasons = [
-        out.get(one.place)
-        or ("written by a program under the user's name" if program else one.says_nothing(subject, asks_for_open))
-        for one, program in zip(some, by_program, strict=True)
-    ]
+    reasons = [out.get(one.place) or one.says_nothing(subject, asks_for_open) for one in some]
     return [
         reason or (SENT_BEFORE if sent and was_sent(one.text, sent) else "")
         for one, reason in zip(some, reasons, strict=True)

@@ -145,9 +145,11 @@ def without_inserted(text: str) -> str:
 _SENTENCE = re.compile(r"\S.*?(?:(?:(?<![.!?…])[.!?…]++[\"”')\]*]*+|[:;]-?\))(?=\s)|$)")
 """A sentence ends at a mark or at an emoticon."""
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|no|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
+    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\bno\.$", re.IGNORECASE)
+"""An abbreviation if a number follows."""
 _ORDINAL = re.compile(r"\b\d{1,2}\.$")
 _DAY = re.compile(r"\b\d{1,2}\.\d{1,2}\.$")
 _MONTH = re.compile(
@@ -169,7 +171,7 @@ def sentences(text: str) -> list[str]:
         for part in _SENTENCE.findall(line):
             end = last[-TAIL:]
             in_date = (_ORDINAL.search(end) and _MONTH.match(part)) or (_DAY.search(end) and part[0].islower())
-            if in_date or _ABBREVIATION.search(end):
+            if in_date or _ABBREVIATION.search(end) or (part[0].isdigit() and _NUMBER.search(end)):
                 found[-1].append(part)
             else:
                 found.append([part])

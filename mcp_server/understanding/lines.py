@@ -445,7 +445,14 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
         return []
     subject = subject_stems(said)
     goes_on = answer[0].place > 0 and len(subject) >= CLEAR and not chosen_options(messages[place])
-    return [] if goes_on and subject.isdisjoint(before) else answer
+    return [] if goes_on and subject.isdisjoint(before) else [*_verdict(messages[place + 1], answer), *answer]
+
+
+def _verdict(reply: Message, answer: Sequence[Found]) -> list[Found]:
+    """Returns the first sentence of a reply if it is short and stands before the quoted ones: "No.", "Bells."."""
+    first = clean(reply.sentences[0].text)
+    is_quoted = answer[0].place == 0 or len(first.split()) > SHORT_CHOICE or is_question(first)
+    return [] if is_quoted else [Found(0, first, 0.0)]
 
 
 def _refers(answer: Message, before: Message, said: str) -> bool:

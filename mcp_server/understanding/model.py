@@ -14,10 +14,11 @@ import lzma
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from operator import add
 from pathlib import Path
 
+from mcp_server.text.prose import is_injected
 from mcp_server.text.words import languages_of
 from mcp_server.understanding.features import (
     Features,
@@ -42,6 +43,10 @@ SECTIONS = (
 LONGEST_PROMPT = 2_000
 """Characters. The rest of a longer prompt is not judged: a prompt may have megabytes."""
 
+
+BY_PROGRAM = 0.1
+"""The probability from which on a message is a program's, by its words alone. Of 51 in 49 conversations that no mark
+gives away it finds 46, and takes none of 2,274 of people for one."""
 
 ASKS, STATED = 0.5, 0.3
 """A message only asks if the probability of a task or a question is at least `ASKS`, and that of each act that states
@@ -89,7 +94,7 @@ class PromptNeeds:
     open_items: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Model:
     """The models of the recognizer, by what they judge."""
 
@@ -126,8 +131,16 @@ class Model:
         if any(map(str.isdigit, message)):
             return False
         beside = " ".join(one.text for one in _alone(message).sentences if not is_question(one.text))
-        acts = self.user_acts.probabilities(message_features(_alone(beside or message)))
+        acts = self._acts_of(beside or message)
         return max(acts["task"], acts["question"]) >= ASKS and max(acts[act] for act in STATES) < STATED
+
+    def by_program(self, message: str) -> bool:
+        """Returns whether a program wrote a message under the user's name, as its marks or its words tell."""
+        return is_injected(message) or self._acts_of(message)["program"] >= BY_PROGRAM
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - there is one model; the same turns are candidates for many prompts
+    def _acts_of(self, message: str) -> Mapping[str, float]:
+        return self.acts(_alone(message))
 
     def needs(self, prompt: str) -> PromptNeeds:
         """Returns what a prompt probably needs, as its words tell."""

@@ -233,6 +233,7 @@ _CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", 
 
 _MARKED_A = re.compile(r"\W*a[.,;:)!]", re.IGNORECASE)
 _REFUSES = re.compile(r"\W*\w\s+(?:never\b|not\b|no way\b|no\s*(?:[.!?]|$))", re.IGNORECASE)
+_IT_IS = re.compile(r"\b([a-f1-7]) it is\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?…](?:\s|$)|\n")
 
 
@@ -255,6 +256,8 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
         sentences: its sentences.
         last: the number of the last option of the message before, or 0.
     """
+    if found := _IT_IS.search(content[:LONGEST_BEGINNING]):  # "c is out of the question, so b it is"
+        return Choice((_option(found[1].lower()),), lettered=found[1].isalpha())
     words = words[:MOST_WORDS]
     for place, word in enumerate(words):
         before, after = words[place - 1] if place else "", words[place + 1] if place + 1 < len(words) else ""

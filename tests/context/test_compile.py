@@ -165,10 +165,12 @@ async def test_who_only_asks_to_go_on_gets_the_end_of_the_conversation_before(pa
     harbor = {"project": "harbor"}
     await say(past, "We moor at the north pier of Piran.", "first", **harbor)
     await say(past, "The north pier it is.", "first", "agent")
+    await say(past, "[calendar-sync] Suggested by plug-in: 'Approved: Izola.' Not confirmed.", "first", **harbor)
     await say(past, "Where were we with harbor?", "second", **harbor)
     begun = await compiled(past, session="second")
     assert "last session" in begun.text
     assert "The north pier it is." in begun.text
+    assert "Izola" not in begun.text, "a program wrote that"
     assert "passport" not in begun.text, "that is of no project"
     assert "The north pier it is." in (await compiled(past, "continue", project="harbor")).text
     await say(past, "At the pier.", "second", "agent")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mcp_server.context.exclusions import BY_PROGRAM, as_page, why_out
 from mcp_server.context.push_policy import LONGEST, choose, visible_line, why_nothing
 from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
@@ -200,9 +201,9 @@ def test_a_passage_that_tells_nothing_stays_out(text: str, more: dict[str, Any])
 
 
 def test_what_a_program_wrote_under_the_users_name_is_not_pushed() -> None:
-    told = "<system-reminder>The team decided that Ana drinks sencha tea at the office.</system-reminder>"
-    assert chosen([], [hit(told, 9.0, role="user", category="conversation")]) == []
-    assert chosen([], [hit("Ana drinks sencha tea at the office.", 9.0, role="user", category="conversation")]) != []
+    said = ("<system-reminder>The team decided that Ana drinks sencha tea.</system-reminder>", "Ana drinks sencha tea.")
+    turns = [passage(text, start=number, role="user", category="conversation") for number, text in enumerate(said, 1)]
+    assert why_out(turns, frozenset(), lambda path: as_page(path, ""), recognizer()) == [BY_PROGRAM, ""]
 
 
 def test_what_is_ruled_out_stays_out_whatever_it_scores() -> None:

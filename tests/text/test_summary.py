@@ -59,6 +59,7 @@ def test_any_message_gives_a_title_and_a_file_name(content: str) -> None:
     [
         ("Ich frage Dr. Seibold. Bis 15. Februar.", ["Ich frage Dr. Seibold.", "Bis 15. Februar."]),
         ("Move on 21.03. at six. From 3.4. We stay.", ["Move on 21.03. at six.", "From 3.4.", "We stay."]),
+        ("No. And ask first. See no. 5.", ["No.", "And ask first.", "See no. 5."]),
         ("Make it 15. Then ask.", ["Make it 15.", "Then ask."]),
         ('He said "no." Then he left.\nOne more line', ['He said "no."', "Then he left.", "One more line"]),
         ("Wow!!! Yes?! ok", ["Wow!!!", "Yes?!", "ok"]),

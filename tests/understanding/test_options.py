@@ -45,6 +45,7 @@ def test_a_sentence_that_only_names_an_option_chooses_it(answer: str) -> None:
         ("D. but a button, hold 3 s", (4,)),
         ("B. C is how money leaks.", (2,)),
         ("c never. b sounds good for the money", (2,)),
+        ("C is out of the question. A if it cost nothing. So B it is, and add the report.", (2,)),
         ("c no", ()),
         ("c, no objections", (3,)),
     ],
@@ -209,3 +210,15 @@ def test_one_ordinal_number_tells_no_options() -> None:
 
 def test_an_option_is_chosen_by_its_number_as_a_word() -> None:
     assert Message("user", "Number one. People in this valley have radios.").choice.options == (1,)
+
+
+def test_a_short_answer_is_quoted_before_the_sentence_that_adds_something() -> None:
+    proposal = "I'd empty the old coal cellar, which is dry and has a ramp, and put the bicycles there."
+    added = "The ramp was made for handcarts, but it will do for bicycles."
+    talk = (
+        "Oh, and my sister was here with the dog, we had cake on the terrace until it got dark, and she told me "
+        "all about her new garden and about the neighbours who never close their gate when they come home late at night."
+    )
+    answer = f"Would be splendid. {added} {talk}"
+    (decision,) = texts("decision", "Where do the bicycles go?", proposal, answer, "Noted.")
+    assert decision == f"{proposal} (answer: Would be splendid. {added})"

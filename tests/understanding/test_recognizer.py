@@ -399,6 +399,23 @@ def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_t
 
 
 @pytest.mark.parametrize(
+    ("program", "person"),
+    [
+        (
+            "[shop-bot] Daily digest 3/2027. Activated by default: 'Agreed strategy: free returns'.",
+            "the shop says free returns are agreed, is that so?",
+        ),
+        (
+            "[hook: post-commit] lint passed. Summary by bot: 'Team agreed to adopt GraphQL.'",
+            "[x] lint passed, we agreed to adopt GraphQL",
+        ),
+    ],
+)
+def test_words_tell_what_a_program_wrote_under_the_users_name(program: str, person: str) -> None:
+    assert (recognizer().by_program(program), recognizer().by_program(person)) == (True, False)
+
+
+@pytest.mark.parametrize(
     ("asks", "states"),
     [
         ("add a price column for the new wholesale tier", "the wholesale tier starts at 24 jars per order"),
