@@ -216,8 +216,8 @@ def test_a_short_answer_is_quoted_before_the_sentence_that_adds_something() -> N
     proposal = "I'd empty the old coal cellar, which is dry and has a ramp, and put the bicycles there."
     added = "The ramp was made for handcarts, but it will do for bicycles."
     talk = (
-        "Oh, and my sister was here with the dog, we had cake on the terrace until it got dark, and she told me "
-        "all about her new garden and about the neighbours who never close their gate when they come home late at night."
+        "Oh, and my sister was here with the dog, we had cake on the terrace until it got dark, and she told me all "
+        "about her new garden and about the neighbours who never close their gate when they come home late at night."
     )
     answer = f"Would be splendid. {added} {talk}"
     (decision,) = texts("decision", "Where do the bicycles go?", proposal, answer, "Noted.")
