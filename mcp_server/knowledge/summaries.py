@@ -30,7 +30,7 @@ from mcp_server.text.entries import Entry, LineKind, Source
 from mcp_server.text.markdown import link_targets, links, resolve, sections, without_comments
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
-from mcp_server.understanding.cues import cues
+from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.lines import clipped_at_clause
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
@@ -157,7 +157,8 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
     longer sentence is cut at the end of a clause.
 
     Of a proposal with an answer, it is what the user says, with the agent's words where there is room or those of the
-    user are too few to be understood alone ("20 minutes, please"). Words that only agree are left out."""
+    user are too few to be understood alone ("20 minutes, please"). Words that agree to a proposal of one sentence are
+    left out: of several they may choose one."""
     telling, most = TELLING.get(kind, frozenset()), int(longest * slack)
 
     def says(part: str) -> tuple[bool, bool, int]:
@@ -165,7 +166,7 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
 
     if quoted := QUOTED.fullmatch(text):
         stated, verb, said = quoted.groups()
-        if verb == "agreed":
+        if verb == "agreed" and (len(sentences(stated)) < 2 or not subject_stems(said)):
             return shortened(stated, longest, kind, core, slack)
         own, other = (stated, said) if verb == "refused" else (said, stated)
         has_room = len(own) + len(verb) + 5 + longest // 2 <= most

@@ -245,3 +245,5 @@ def test_a_short_form_of_an_accepted_proposal_is_the_proposal() -> None:
         "I'd keep three copies of each backup. (agreed: That saves us a lot of money, and Vera is happy with it, too.)"
     )
     assert shortened(text, 60) == "I'd keep three copies of each backup"
+    quotes = "Holt & Sons, 134k, fixed price. Cumbria Build, 148k, with a penalty for each late day. Your cousin, 112k."
+    assert shortened(f"{quotes} (agreed: holts)", 60).endswith(" (agreed: holts)")
