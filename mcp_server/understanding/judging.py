@@ -57,6 +57,8 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
 _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 """Ends the name of an option: "Stripe: best documentation"."""
 
+_EMPHASIS = re.compile(r"\*\*|(?<!\w)(?:__|\*)(?=\S)|(?<=\S)(?:__|\*)(?!\w)")
+
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""
 
@@ -229,5 +231,5 @@ def likeliest(judged: Judged, kind: ItemKind) -> float:
 
 
 def clean(text: str) -> str:
-    """Returns a sentence on one line, without emphasis marks."""
-    return " ".join(re.sub(r"\*\*|__|(?<!\w)\*(?=\S)|(?<=\S)\*(?!\w)", "", text).split())
+    """Returns a sentence on one line, without emphasis marks. Those inside a name stay: "stg_adt__movements"."""
+    return " ".join(_EMPHASIS.sub("", text).split())

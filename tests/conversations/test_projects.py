@@ -76,9 +76,12 @@ async def test_an_origin_added_later_keeps_the_slug(memory: Memory, tmp_path: Pa
     assert row.project in after.keys
 
 
-async def test_a_marker_file_names_the_project_of_all_that_lies_below(memory: Memory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["Difference Engine", "name: Difference Engine"])
+async def test_a_marker_file_names_the_project_of_all_that_lies_below(
+    memory: Memory, tmp_path: Path, line: str
+) -> None:
     folder = repository(tmp_path / "engine", "git@example.com:ada/engine.git")
-    (folder / ".context-manager").write_text("Difference Engine\n", "utf-8")
+    (folder / ".context-manager").write_text(f"{line}\n", "utf-8")
     (folder / "src").mkdir()
     assert (await project_of(memory, at(folder / "src"))).key == "name:Difference Engine"
 

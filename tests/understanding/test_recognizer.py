@@ -14,7 +14,7 @@ from mcp_server import app
 from mcp_server.memory import Memory
 from mcp_server.understanding import model
 from mcp_server.understanding.features import Message
-from mcp_server.understanding.judging import LEAST, Found, Judged
+from mcp_server.understanding.judging import LEAST, Found, Judged, clean
 from mcp_server.understanding.lines import LONGEST, decision_lines
 from mcp_server.understanding.model import Model, recognizer
 from mcp_server.understanding.recognizer import is_real, is_task, linked, read
@@ -396,6 +396,11 @@ def test_a_lesson_holds_no_decisions() -> None:
 def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_the_memory: str, general: str) -> None:
     model = recognizer()
     assert model.needs(asks_the_memory).memory > 0.5 > model.needs(general).memory
+
+
+def test_emphasis_leaves_a_line_and_what_stands_inside_a_name_stays() -> None:
+    said = "Let us **always** use _two_ underscores: `stg_adt__movements`, __not__ `stg_adt_movements`, and 3*4 stays."
+    assert clean(said) == said.replace("**", "").replace("__not__", "not")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
+from mcp_server.model import Caller, Project
 from mcp_server.pressure import advisor
 from mcp_server.text.prose import without_inserted
 from mcp_server.text.redaction import redact
@@ -262,6 +262,17 @@ async def _on_stop(memory: Memory, given: Given) -> None:
         await memory.state.remove(PROMPTS, given.session)
     if await _is_being_written(memory, given, captured):
         await _look_again(memory, "Stop", given)
+    await _know_folder(memory, given)
+
+
+async def _know_folder(memory: Memory, given: Given) -> Project:
+    """Stores which project the client's folder belongs to, so that its next window finds the brief on disk, also if
+    this server is killed with the client. Returns the project of the session."""
+    row = await memory.state.session(given.session)
+    project = await project_of(memory, given.caller, (row.project if row else "") or "global")
+    if given.folder and project.slug:
+        await briefs.know_folders(memory, {given.folder: project})
+    return project
 
 
 async def _on_pre_compact(memory: Memory, given: Given) -> None:
@@ -292,15 +303,11 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
     with anyio.move_on_after(END_SECONDS):
         await extract.refresh(memory)  # what was just said is on its page when the next window begins
         try:
-            ended = await sessions.end_session(memory, given.session)
+            await sessions.end_session(memory, given.session)
         except NotFound:  # the session has no turns
             return
         await memory.state.remove(PROMPTS, given.session)
-        row = await memory.state.session(ended.session)
-        project = await project_of(memory, given.caller, (row.project if row else "") or "global")
-        if given.folder and project.slug:
-            await briefs.know_folders(memory, {given.folder: project})
-        await briefs.keep(memory, project)
+        await briefs.keep(memory, await _know_folder(memory, given))
         for agent in await memory.state.sessions(open_only=True):  # subagents end with their session
             if agent.kind == "subagent" and agent.session.startswith(subagent_session(given.session, "")):
                 await sessions.end_session(memory, agent.session)

@@ -77,7 +77,7 @@ class ProjectFolders:
             except OSError:
                 continue
             name = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", lines[0]).split())
-            if name:
+            if name := name.removeprefix("name:").strip():  # people also write "name: bakery"
                 return f"name:{name}"
         return None
 

@@ -13,6 +13,7 @@ from mcp_server.clients.hooks.events import handle, work
 from mcp_server.context import briefs, windows
 from mcp_server.context.push_policy import SENT_BEFORE
 from mcp_server.conversations import sessions
+from mcp_server.conversations.projects import project_of
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller
@@ -140,6 +141,19 @@ async def test_subagents_get_nothing(told: Memory, window: Open) -> None:
         assert await now.hook(event, agent_id="a1", agent_type="Explore", **fields) == {}
     assert log(told) == []
     assert await told.state.session("now") is None
+
+
+async def test_after_its_first_answer_a_folder_finds_its_brief_on_disk(
+    memory: Memory, window: Open, tmp_path: Path
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / ".context-manager").write_text("name: other\n", "utf-8")
+    first = window("first", folder)
+    await first.prompt(FACT)
+    index = json.loads((memory.disk.local / "brief" / "index.json").read_text("utf-8"))
+    assert index[str(folder)]["brief"] == briefs.file_of(await project_of(memory, Caller(folder=str(folder))))
+    assert index[str(folder)]["brief"] != briefs.GLOBAL_FILE
 
 
 async def test_another_project_gets_nothing_of_it(told: Memory, window: Open, tmp_path: Path) -> None:
