@@ -26,6 +26,8 @@ LOOKED_BACK = 5_000
 
 SHOWN = 12
 
+EVENTS = {"SessionStart": "a window begins", "UserPromptSubmit": "a prompt"}
+
 
 @shell.command("last", "last", "last --watch", "last --session ses_1f2e --json")
 @click.option("--session", help="Of this conversation (default: of any).")
@@ -81,21 +83,18 @@ def _watch(session: str | None) -> None:
 
 def _draw(record: Mapping[str, Any]) -> None:
     """Prints when, where and why a text was added, and what else was considered. The text itself follows."""
-    gate, size = record.get("gate"), f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters"
+    size = f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters"
     facts = {
-        "when": f"{_when(record)} · {record.get('event')} · session {record.get('session')}",
+        "when": f"{_when(record)} · {EVENTS.get(str(record.get('event')))} · session {record.get('session')}",
         "project": record.get("project"),
         "prompt": record.get("prompt"),
         "size": f"{size}   sha256 {str(record.get('sha256'))[:16]}…",
         "why": _reason(record),
     }
-    if gate:
-        state, sign = ("open", "≥") if gate["open"] else ("closed", "<")
-        facts["gate"] = f"{state}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
     shell.print_facts(facts)
     considered = record.get("considered") or []
     if considered:
-        columns = ("", "tokens", "score", "own", "what", "why")
+        columns = ("", "tokens", "score", "estimate", "what", "why")
         shell.print_table(columns, map(_considered, considered[:SHOWN]), right=columns[1:4])
     if len(considered) > SHOWN:
         click.echo(f"… and {len(considered) - SHOWN} more (--json shows all)")
@@ -103,7 +102,7 @@ def _draw(record: Mapping[str, Any]) -> None:
 
 
 def _considered(one: Mapping[str, Any]) -> tuple[str, ...]:
-    scores = (f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "own"))
+    scores = (f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "worth"))
     what = " ".join(str(one[name]) for name in ("title", "id") if one.get(name))
     return (
         *("■" if one.get("included") else "·", f"{one['tokens']:,}" if one.get("tokens") else "", *scores),
@@ -124,7 +123,7 @@ def _list(title: str, records: list[dict[str, Any]]) -> None:
 
 def _line(record: Mapping[str, Any]) -> str:
     """Returns the time, the prompt, and what was added and why, in one line."""
-    said = clipped(str(record.get("prompt") or record.get("event")), 60)
+    said = clipped(str(record.get("prompt") or EVENTS.get(str(record.get("event")))), 60)
     tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
     return f"{_when(record)}  {said}  — {tokens}{_reason(record)}"
 

@@ -49,7 +49,8 @@ def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]
     pushed("where is the spare boathouse key?", "ok", "bake a cake with plums")
     shown = run("last")
     assert FACT in shown
-    assert "UserPromptSubmit · session now" in shown
+    assert "a prompt · session now" in shown
+    assert "estimate" in shown
     assert "one passage is relevant to the prompt" in shown
     assert "since then nothing was added: 2 times" in shown
     assert "no word in it is about anything" in shown
