@@ -162,8 +162,9 @@ def without_code(text: str, query: frozenset[str], *, begins_inside: bool = Fals
 def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
     """Returns the run of whole sentences of a passage that is most relevant to `query` (folded words) and fits. The
     worth of a run is the sum over its query words, each once, of 1 / the number of sentences with that word. Of equal
-    runs the longer one is taken, then the earlier one. The user's answer in a line is shown alone if the run is no more
-    than that. The result is empty if not even a cut sentence fits."""
+    runs the last one is taken, with what follows the words: what was settled is said after what it is about. Without a
+    query word, the longest one is taken, then the first one. The user's answer in a line is shown alone if the run is
+    no more than that. The result is empty if not even a cut sentence fits."""
     if Room(tokens).holds(text, meter):
         return text
     ends = [match.end() for match in _SENTENCE_END.finditer(text) if match.end()][:_MOST_SENTENCES]
@@ -176,7 +177,7 @@ def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -
     costs = [meter.line(sentence) if len(sentence) <= certain else room + 1 for sentence in sentences]
     said = [query.intersection(words(sentence)) for sentence in sentences]
     weight = {word: 1 / sum(word in sentence for sentence in said) for word in set().union(*said)}
-    best: tuple[float, int, int] = (-1.0, 0, 0)
+    best: tuple[float, int, int, int] = (-1.0, 0, 0, 0)  # worth, order of equal runs, -start, end
     last = 0
     for first in range(len(starts)):
         last = max(last, first)
@@ -184,11 +185,12 @@ def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -
             last += 1
         if last > first:
             worth = fsum(weight[word] for word in set().union(*said[first:last]))
-            best = max(best, (worth, ends[last - 1] - starts[first], -starts[first]))
+            start, end = starts[first], ends[last - 1]
+            best = max(best, (worth, start if worth else end - start, -start, end))
     if best[0] < 0:  # each sentence alone is too long
         head = _words_within(text, room, meter, from_end=False).rstrip()
         return f"{head} {LEFT_OUT}" if head else ""
-    start, end = -best[2], best[1] - best[2]
+    start, end = -best[2], best[3]
     before = f"{LEFT_OUT} " if start > 0 else ""
     after = f" {LEFT_OUT}" if text[end:].strip() else ""
     shown = before + text[start:end].strip() + after

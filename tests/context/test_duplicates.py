@@ -154,6 +154,14 @@ def test_of_a_line_only_whose_answer_is_about_the_question_the_answer_remains() 
     assert shown == "Filip has a hazelnut allergy. He orders in May."
 
 
+def test_what_follows_the_words_of_the_question_is_shown_before_what_precedes_them() -> None:
+    begins = "Good morning to everybody here today. The log of the report server was read, all of it."
+    settles = "137 reports are unopened. We archive them as PDF."
+    shown = relevant_part(f"{begins} {settles}", frozenset({"reports"}), 24, meter())
+    assert shown == f"{LEFT_OUT} {settles}"
+    assert relevant_part(f"{begins} {settles}", frozenset({"plums"}), 24, meter()).startswith("Good morning")
+
+
 def test_a_sentence_that_is_too_long_itself_is_cut_at_a_word() -> None:
     shown = relevant_part("many words " * 100, frozenset({"words"}), 30, meter())
     assert shown.startswith("many words")
