@@ -40,8 +40,8 @@ def last_command(session: str | None, watch: bool) -> None:
         return
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
-        found = islice(logs.newest_first(memory.files, "injection"), LOOKED_BACK)
-        return [record for record in found if session is None or record.get("session") == session]
+        found = islice(windows.pushed(memory), LOOKED_BACK)
+        return [dict(record) for record in found if session is None or record.get("session") == session]
 
     records = shell.with_memory(ask, fresh=True)  # a hook that found no server has left its report in the queue
     added = [number for number, record in enumerate(records) if record.get("decision") == "injected"]
@@ -68,7 +68,7 @@ def _watch(session: str | None) -> None:
 
     async def follow(memory: Memory) -> None:
         click.echo("Waiting for prompts; Ctrl+C ends it.", err=True)
-        async for record in logs.follow(memory.files, "injection"):
+        async for record in logs.follow(memory.files, windows.PUSHED):
             if session is not None and record.get("session") != session:
                 continue
             if shell.as_json():

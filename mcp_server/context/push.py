@@ -202,7 +202,7 @@ async def offered_topics(memory: Memory, prompt: _Prompt, seen: Seen) -> InConte
 
 log = logging.getLogger(__name__)
 
-LOG = "injection"
+LOG = windows.PUSHED
 TOPIC_SHARE = 0.65
 """Largest part of a push for topics: they come once for each window, and leave room for passages."""
 
@@ -216,7 +216,7 @@ LIVE_SECONDS = 0.5
 @dataclass(frozen=True, slots=True)
 class Injection:
     """A decision. `text` is what is pushed, "" for nothing; `why` is the reason in words; `line` is for the user.
-    `recorded`: the session of a prompt has turns."""
+    `recorded`: the session of a prompt has turns. `taken_back`: the text before was not shown."""
 
     event: str
     text: str
@@ -228,6 +228,7 @@ class Injection:
     gate: dict[str, Any] | None = None
     line: str = ""
     recorded: bool = False
+    taken_back: bool = False
 
 
 async def for_start(memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False) -> Injection:
@@ -312,7 +313,7 @@ async def take_back(memory: Memory, session: str, event: str, text: str, caller:
     await windows.keep(memory, session, replace(window, lines=lines, brief=brief, checkpoint=""))
     project = await _project(memory, await sessions.current_row(memory, session, look=False), caller)
     why = "the hook had stopped waiting, so the text decided on just before this was not shown"
-    await _log(memory, session, project, Injection(event, "", why), "")
+    await _log(memory, session, project, Injection(event, "", why, taken_back=True), "")
 
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
@@ -542,7 +543,7 @@ async def _log(memory: Memory, session: str, project: Project, said: Injection, 
         "event": said.event,
         "session": session,
         "project": project.slug or "",
-        "decision": "injected" if said.text else "nothing",
+        "decision": "injected" if said.text else windows.TAKEN_BACK if said.taken_back else "nothing",
         "why": said.why,
         "prompt": shown_prompt(memory, prompt),
         "tokens": said.tokens,

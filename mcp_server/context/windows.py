@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -172,6 +172,8 @@ def without_lines(source: SourceFile, marks: Collection[str]) -> SourceFile:
 
 
 LOG = "compiled"
+PUSHED = "injection"  # the log of pushes
+TAKEN_BACK = "taken back"  # the decision of a record: the text before was not shown
 PROMPT_SHOWN = 300  # characters of a prompt in a log, without secrets
 LONGEST_TEXT = 60_000  # characters of a compiled text in the log; the rest is cut off
 MAX_LEFT_OUT = 40  # excluded candidates in the log, the best ones; the others are counted by reason
@@ -219,6 +221,20 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
     }
     with contextlib.suppress(OSError, ContextManagerError):
         logs.append(memory.files, LOG, record)
+
+
+def pushed(memory: Memory) -> Iterator[Mapping[str, Any]]:
+    """Yields the records of the log of pushes, newest first, without texts that were not shown because the hook had
+    stopped waiting."""
+    taken: set[object] = set()  # sessions whose next text was not shown
+    for record in logs.newest_first(memory.files, PUSHED):
+        session = record.get("session")
+        if record.get("decision") == "injected" and session in taken:
+            taken.discard(session)
+            continue
+        if record.get("decision") == TAKEN_BACK:
+            taken.add(session)
+        yield record
 
 
 WINDOWS = "windows"  # namespace of the state: window → its session

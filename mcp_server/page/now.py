@@ -69,7 +69,9 @@ def record_id(record: Mapping[str, Any]) -> str:
 
 def kind_of(record: Mapping[str, Any]) -> str:
     """Returns the kind of a record: injected, nothing or compiled."""
-    return "compiled" if record.get("event") == "compile_context" else str(record.get("decision"))
+    if record.get("event") == "compile_context":
+        return "compiled"
+    return "injected" if record.get("decision") == "injected" else "nothing"
 
 
 async def show_list(page: Page) -> Response:

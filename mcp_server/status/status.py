@@ -25,7 +25,6 @@ from mcp_server.llm.metered import costs
 from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity
-from mcp_server.storage import logs
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import minute_text
@@ -228,7 +227,7 @@ async def _hooks(memory: Memory) -> Mapping[str, Any]:
 
 def _last_pushed(memory: Memory) -> Mapping[str, Any] | None:
     """Returns the log's entry of the last text that was pushed into a prompt."""
-    recent = islice(logs.newest_first(memory.files, "injection"), 1_000)
+    recent = islice(windows.pushed(memory), 1_000)
     return next((record for record in recent if record.get("decision") == "injected"), None)
 
 

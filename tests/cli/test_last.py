@@ -13,6 +13,7 @@ import pytest
 
 from mcp_server.app import open_memory
 from mcp_server.clients.hooks.events import handle
+from mcp_server.context import push
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.model import Caller
@@ -153,3 +154,18 @@ def test_watching_shows_each_decision_when_it_is_made(
     finally:
         watching.terminate()
         watching.communicate()
+
+
+def test_a_text_that_was_not_shown_is_not_the_last_one(run: Run, pushed: Callable[..., None], workspace: Path) -> None:
+    pushed("where is the spare boathouse key?")
+    shown = run("last")
+
+    async def late() -> None:
+        async with open_memory(workspace, KEYWORDS_ONLY) as memory:
+            await push.take_back(memory, "now", "UserPromptSubmit", shown, Caller())
+
+    assert FACT in shown
+    anyio.run(late)
+    assert "Nothing was added to a prompt yet" in run("last")
+    assert "the hook had stopped waiting" in run("last")
+    assert "never" in run("status", "hooks")
