@@ -131,12 +131,12 @@ class Model:
         if any(map(str.isdigit, message)):
             return False
         beside = " ".join(one.text for one in _alone(message).sentences if not is_question(one.text))
-        acts = self._acts_of(beside or message)
+        acts = self._acts_of((beside or message)[:LONGEST_PROMPT])
         return max(acts["task"], acts["question"]) >= ASKS and max(acts[act] for act in STATES) < STATED
 
     def by_program(self, message: str) -> bool:
         """Returns whether a program wrote a message under the user's name, as its marks or its words tell."""
-        return is_injected(message) or self._acts_of(message)["program"] >= BY_PROGRAM
+        return is_injected(message) or self._acts_of(message[:LONGEST_PROMPT])["program"] >= BY_PROGRAM
 
     @lru_cache(maxsize=4096)  # noqa: B019 - there is one model; the same turns are candidates for many prompts
     def _acts_of(self, message: str) -> Mapping[str, float]:

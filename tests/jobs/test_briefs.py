@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from mcp_server.app import open_memory
 from mcp_server.context import briefs
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.jobs import duties
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
@@ -45,6 +47,23 @@ async def test_what_the_passages_of_a_large_file_are_about_is_read_in_the_backgr
                 await anyio.sleep(0.01)
         assert await memory.index.read_ahead(9) == 0
         tasks.cancel_scope.cancel()
+
+
+async def test_what_was_said_last_is_indexed_and_read_when_the_server_ends(place: Path | str) -> None:
+    async with open_memory(place, {}) as memory:
+        for said in (
+            "I decided to keep Postgres 15 for the billing tables.",
+            "We have two kittens called Pip and Mia.",
+        ):
+            await observe(memory, NewTurn("user", said, "s"), Caller())
+            await observe(memory, NewTurn("agent", "Noted.", "s"), Caller())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(duties.keep_live, memory)
+            await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        hits = (await find(memory, SearchRequest("which database do the billing tables use?", page=True))).page
+    assert "Postgres 15" in "".join(hit.passage.text for hit in hits)
+    assert all(hit.about is not None for hit in hits)
 
 
 def test_only_what_a_brief_is_made_of_concerns_it() -> None:
