@@ -4,7 +4,8 @@
     python benchmarks/train_recognizer.py benchmarks/conversations/{train,talk}/*.json [--out FILE]
     python -m benchmarks understand FILES --weights FILE     # measures them, best on other conversations
 
-With `--settling` it also prints the weights of `mcp_server/understanding/settling.py`, which are copied by hand.
+With `--settling` it also prints the weights of `mcp_server/understanding/settling.py`, which are copied by hand. With
+`--prompts` in place of `--estimates FILE` it fits only the model of prompts, which needs no encoder.
 
 A conversation is a JSON file as `benchmarks/README.md` describes it. Each model sees what the models before it give for
 conversations that they were not fitted on, or it would trust them too much.
@@ -43,6 +44,7 @@ from mcp_server.understanding.features import (
 from mcp_server.understanding.judging import judging
 from mcp_server.understanding.lines import decision_lines
 from mcp_server.understanding.model import Logistic, Model, dump
+from mcp_server.understanding.model import recognizer as shipped
 from mcp_server.understanding.settling import (
     CHANGEABLE,
     Rarity,
@@ -84,6 +86,12 @@ REPLACEMENTS = Path(__file__).parent / "replacements" / "train.jsonl"
 DAYS_APART, OTHER_KIND, UNSEEN_REVISION = (0, 2), 0.3, 0.01
 """Days between two statements of a list; the share of statements that get a random kind; and the probability of a
 revision for a statement in which the recognizer sees no revision."""
+
+PROMPTS = Path(__file__).parent / "prompts.jsonl"
+"""Prompts of new sessions that need open items ("open"), something else of the memory ("memory"), or "nothing"."""
+
+PROMPTS_TOGETHER = 64
+"""Prompts of `PROMPTS` that count as one conversation."""
 
 CHANGEABLE_KEYS = [key for kind, key in KINDS.items() if kind in CHANGEABLE]
 
@@ -547,11 +555,18 @@ def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
 
 def fit_prompts(some: Sequence[Conversation]) -> Logistic:
     """Fits the model that tells prompts that need the memory, and those that need its open items, from others."""
-    asked = [(one.label.get("prompts", ()), {item["id"] for item in one.label["open_items"]}) for one in some]
-    rows = [[message_features(Message("user", prompt["text"], False, None)) for prompt in part] for part, _ in asked]
+    asked: list[list[tuple[str, bool, bool]]] = []
+    for one in some:
+        items = {item["id"] for item in one.label["open_items"]}
+        told = [(prompt["text"], prompt["needs"]) for prompt in one.label.get("prompts", ())]
+        asked.append([(text, bool(needs), not items.isdisjoint(needs)) for text, needs in told])
+    listed = [json.loads(line) for line in PROMPTS.read_text("utf-8").splitlines()]
+    alone = [(prompt["text"], prompt["needs"] != "nothing", prompt["needs"] == "open") for prompt in listed]
+    asked += [alone[start : start + PROMPTS_TOGETHER] for start in range(0, len(alone), PROMPTS_TOGETHER)]
+    rows = [[message_features(Message("user", text, False, None)) for text, _, _ in part] for part in asked]
     wanted = {
-        "memory": [[bool(prompt["needs"]) for prompt in part] for part, _ in asked],
-        "open_items": [[not items.isdisjoint(prompt["needs"]) for prompt in part] for part, items in asked],
+        "memory": [[needs_memory for _, needs_memory, _ in part] for part in asked],
+        "open_items": [[needs_open for _, _, needs_open in part] for part in asked],
     }
     return fit(rows, wanted, STRENGTH_PROMPTS)
 
@@ -560,21 +575,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument(
-        "--estimates", type=Path, help="the file that benchmarks/train_encoder.py writes", required=True
-    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--estimates", type=Path, help="the file that benchmarks/train_encoder.py writes")
+    what.add_argument("--prompts", action="store_true", help="fit only the model of prompts, and keep the others")
     parser.add_argument("--settling", action="store_true")
     options = parser.parse_args()
     some = [one for path in options.files for one in load(path)]
-    give_estimates(some, options.estimates)
-    model, said = train(some)
+    if options.prompts:
+        model = replace(shipped(), prompts=fit_prompts(some))
+    else:
+        give_estimates(some, options.estimates)
+        model, said = train(some)
     text = dump(model)
     options.out.write_bytes(lzma.compress(text.encode()))
     print(
         f"{len(some)} conversations, {text.count(chr(10)):,} weights lines, {options.out.stat().st_size:,} bytes",
         file=sys.stderr,
     )
-    if options.settling:
+    if options.settling and not options.prompts:
         weights = (fit_closing(some, said), *fit_replacement(some, said, model))
         for name, found in zip(("CLOSING", "OF_SHORT", "OF_LONG"), weights, strict=True):
             print(name, "=", tuple(round(value, 2) for value in found))

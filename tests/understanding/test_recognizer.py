@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server import app
+from mcp_server.context.push_policy import ASKS_FOR_OPEN
 from mcp_server.memory import Memory
 from mcp_server.understanding import model
 from mcp_server.understanding.features import Message
@@ -434,10 +435,18 @@ def test_a_request_states_nothing_unless_it_names_a_fact(asks: str, states: str)
     assert (recognizer().only_asks(asks), recognizer().only_asks(states)) == (True, False)
 
 
-@pytest.mark.parametrize("asks", ["what's still on my list?", "who do I still have to call before Friday?"])
-def test_a_prompt_asks_for_open_items(asks: str) -> None:
+@pytest.mark.parametrize(
+    ("asks", "other"),
+    [
+        ("what's still on my list?", "what stands on the list of guests?"),
+        ("who do I still have to call before Friday?", "where does the staging database run?"),
+        ("which obligations have I not yet met?", "which rules did I give you for mails?"),
+        ("go through everything that isn't sorted", "go through this file and sort the imports"),
+    ],
+)
+def test_a_prompt_asks_for_open_items(asks: str, other: str) -> None:
     model = recognizer()
-    assert model.needs(asks).open_items > 0.5 > model.needs("where does the staging database run?").open_items
+    assert model.needs(asks).open_items > ASKS_FOR_OPEN > model.needs(other).open_items
 
 
 def test_an_answer_that_changes_a_part_is_told_with_every_part_of_the_proposal() -> None:
