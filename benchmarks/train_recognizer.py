@@ -554,7 +554,8 @@ def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
 
 
 def fit_prompts(some: Sequence[Conversation]) -> Logistic:
-    """Fits the model that tells prompts that need the memory, and those that need its open items, from others."""
+    """Fits the models that tell prompts that need the memory, and those that need its open items, from others. The
+    first learns only from conversations: `PROMPTS` has too many that need something, and small talk would get more."""
     asked: list[list[tuple[str, bool, bool]]] = []
     for one in some:
         items = {item["id"] for item in one.label["open_items"]}
@@ -562,13 +563,18 @@ def fit_prompts(some: Sequence[Conversation]) -> Logistic:
         asked.append([(text, bool(needs), not items.isdisjoint(needs)) for text, needs in told])
     listed = [json.loads(line) for line in PROMPTS.read_text("utf-8").splitlines()]
     alone = [(prompt["text"], prompt["needs"] != "nothing", prompt["needs"] == "open") for prompt in listed]
-    asked += [alone[start : start + PROMPTS_TOGETHER] for start in range(0, len(alone), PROMPTS_TOGETHER)]
-    rows = [[message_features(Message("user", text, False, None)) for text, _, _ in part] for part in asked]
-    wanted = {
-        "memory": [[needs_memory for _, needs_memory, _ in part] for part in asked],
-        "open_items": [[needs_open for _, _, needs_open in part] for part in asked],
+    parts = [alone[start : start + PROMPTS_TOGETHER] for start in range(0, len(alone), PROMPTS_TOGETHER)]
+
+    def fitted_on(some: Sequence[Sequence[tuple[str, bool, bool]]], column: int) -> Logistic:
+        rows = [[message_features(Message("user", prompt[0], False, None)) for prompt in part] for part in some]
+        return fit(rows, {"": [[bool(prompt[column]) for prompt in part] for part in some]}, STRENGTH_PROMPTS)
+
+    memory, open_items = fitted_on(asked, 1), fitted_on([*asked, *parts], 2)
+    weights = {
+        name: (*memory.weights.get(name, (0.0,)), *open_items.weights.get(name, (0.0,)))
+        for name in {**memory.weights, **open_items.weights}
     }
-    return fit(rows, wanted, STRENGTH_PROMPTS)
+    return Logistic(("memory", "open_items"), (*memory.bias, *open_items.bias), weights)
 
 
 def main() -> None:
