@@ -5,7 +5,7 @@
     python -m benchmarks understand FILES --weights FILE     # measures them, best on other conversations
 
 With `--settling` it also prints the weights of `mcp_server/understanding/settling.py`, which are copied by hand. With
-`--prompts` in place of `--estimates FILE` it fits only the model of prompts, which needs no encoder.
+`--prompts` in place of `--estimates FILE` it fits only the models of prompts, which need no encoder.
 
 A conversation is a JSON file as `benchmarks/README.md` describes it. Each model sees what the models before it give for
 conversations that they were not fitted on, or it would trust them too much.
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.feature_extraction import DictVectorizer
@@ -553,28 +553,40 @@ def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
     return Logistic(("decision",), (bias,), {name: (weight,) for name, weight in zip(names, weights, strict=True)})
 
 
+class Prompt(NamedTuple):
+    """A prompt, and whether it needs something of the memory, and open items."""
+
+    text: str
+    memory: bool
+    open_items: bool
+
+
 def fit_prompts(some: Sequence[Conversation]) -> Logistic:
-    """Fits the models that tell prompts that need the memory, and those that need its open items, from others. The
-    first learns only from conversations: `PROMPTS` has too many that need something, and small talk would get more."""
-    asked: list[list[tuple[str, bool, bool]]] = []
+    """Fits the models that tell prompts that need the memory, and those that need its open items, from others.
+
+    The model of memory is fitted only on conversations: most prompts of `PROMPTS` need something, and with them it
+    would push more with small talk.
+    """
+    of_conversations: list[list[Prompt]] = []
     for one in some:
         items = {item["id"] for item in one.label["open_items"]}
-        told = [(prompt["text"], prompt["needs"]) for prompt in one.label.get("prompts", ())]
-        asked.append([(text, bool(needs), not items.isdisjoint(needs)) for text, needs in told])
-    listed = [json.loads(line) for line in PROMPTS.read_text("utf-8").splitlines()]
-    alone = [(prompt["text"], prompt["needs"] != "nothing", prompt["needs"] == "open") for prompt in listed]
-    parts = [alone[start : start + PROMPTS_TOGETHER] for start in range(0, len(alone), PROMPTS_TOGETHER)]
+        labeled = [(prompt["text"], prompt["needs"]) for prompt in one.label.get("prompts", ())]
+        of_conversations.append([Prompt(text, bool(needs), not items.isdisjoint(needs)) for text, needs in labeled])
+    rows = [json.loads(line) for line in PROMPTS.read_text("utf-8").splitlines()]
+    listed = [Prompt(row["text"], row["needs"] != "nothing", row["needs"] == "open") for row in rows]
+    parts = [listed[start : start + PROMPTS_TOGETHER] for start in range(0, len(listed), PROMPTS_TOGETHER)]
 
-    def fitted_on(some: Sequence[Sequence[tuple[str, bool, bool]]], column: int) -> Logistic:
-        rows = [[message_features(Message("user", prompt[0], False, None)) for prompt in part] for part in some]
-        return fit(rows, {"": [[bool(prompt[column]) for prompt in part] for part in some]}, STRENGTH_PROMPTS)
+    def fitted_on(prompts: Sequence[Sequence[Prompt]], need: str) -> Logistic:
+        rows = [[message_features(Message("user", one.text, False, None)) for one in part] for part in prompts]
+        return fit(rows, {need: [[getattr(one, need) for one in part] for part in prompts]}, STRENGTH_PROMPTS)
 
-    memory, open_items = fitted_on(asked, 1), fitted_on([*asked, *parts], 2)
+    memory = fitted_on(of_conversations, "memory")
+    open_items = fitted_on([*of_conversations, *parts], "open_items")
     weights = {
         name: (*memory.weights.get(name, (0.0,)), *open_items.weights.get(name, (0.0,)))
         for name in {**memory.weights, **open_items.weights}
     }
-    return Logistic(("memory", "open_items"), (*memory.bias, *open_items.bias), weights)
+    return Logistic((*memory.outputs, *open_items.outputs), (*memory.bias, *open_items.bias), weights)
 
 
 def main() -> None:
@@ -583,7 +595,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--estimates", type=Path, help="the file that benchmarks/train_encoder.py writes")
-    what.add_argument("--prompts", action="store_true", help="fit only the model of prompts, and keep the others")
+    what.add_argument("--prompts", action="store_true", help="fit only the models of prompts, and keep the others")
     parser.add_argument("--settling", action="store_true")
     options = parser.parse_args()
     some = [one for path in options.files for one in load(path)]

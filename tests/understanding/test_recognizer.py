@@ -438,7 +438,7 @@ def test_a_request_states_nothing_unless_it_names_a_fact(asks: str, states: str)
 @pytest.mark.parametrize(
     ("asks", "other"),
     [
-        ("what's still on my list?", "what stands on the list of guests?"),
+        ("what's still on my list?", "who is on the guest list?"),
         ("who do I still have to call before Friday?", "where does the staging database run?"),
         ("which obligations have I not yet met?", "which rules did I give you for mails?"),
         ("go through everything that isn't sorted", "go through this file and sort the imports"),
