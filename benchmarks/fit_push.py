@@ -163,9 +163,9 @@ def _choose(calls: list[tuple[Any, ...]], choose: Any, *given: Any) -> Any:
 
 def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -> list[Example]:
     """Returns the candidates of one call of `push_policy.choose`, without those that are out whatever they score."""
-    message, told, lines, passages, gate, sent, out, *_ = given
-    some = push_policy.candidates(message, told, lines, passages, gate)
-    reasons = push_policy.reasons_out(message, told, some, sent, out)
+    message, model, lines, passages, gate, sent, out, *_ = given
+    some = push_policy.candidates(message, model, lines, passages, gate)
+    reasons = push_policy.reasons_out(message, some, sent, out)
 
     def is_good(hit: Hit) -> bool:
         text = own_text(hit.passage)[:600]

@@ -316,9 +316,7 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     inputs = replace(inputs, files=files, anchors=anchored(memory))
     if found is None:
         return inputs
-    worthwhile = push_policy.worthwhile(
-        inputs.message, memory.recognizer().needs(inputs.message), found.hits, found.gate
-    )
+    worthwhile = push_policy.worthwhile(inputs.message, memory.recognizer(), found.hits, found.gate)
     read = {one.path: one for one in sources if not one.withheld}
 
     @cache

@@ -141,12 +141,11 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons, strict=True)
     }
-    needs = model.needs(prompt.text)
     sent = prompt.window.lines
     instead = {
         turn: f"{line.passage.path}:{line.passage.start}" for turn, (why, line) in by_line.items() if why == CHANGED
     }
-    return push_policy.choose(prompt.text, needs, lines, passages, found.gate, sent, out, allowance, instead)
+    return push_policy.choose(prompt.text, model, lines, passages, found.gate, sent, out, allowance, instead)
 
 
 def _told_by(hit: Hit) -> dict[Source, str]:

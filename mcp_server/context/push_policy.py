@@ -36,7 +36,7 @@ from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
-from mcp_server.understanding.model import PromptNeeds
+from mcp_server.understanding.model import Model, PromptNeeds
 
 LEAST_BEST = 0.06
 """Nothing is pushed with a prompt if the best estimate is lower."""
@@ -77,6 +77,10 @@ pushed with labeled prompts, one held what was needed."""
 ASKS_FOR_OPEN = 0.6
 """The probability from which on a prompt asks for open items. In 32 conversations that nothing was fitted on, 48 of 66
 prompts that need some reach it, and 3 of 1,113 others, all of which need something else."""
+
+LEAST_OPEN = 0.05
+"""Of a prompt that asks for open items: nothing is pushed that states one with a lower probability and shares no word
+with the prompt. In 24 conversations 67 of 149 lines that were pushed reach it, and 12 of the 16 that were needed."""
 
 UNREAD = 0.11
 """The nearness of a passage that the network has not read yet, or cannot read: about the usual one (.04 for lines, .14
@@ -132,7 +136,8 @@ WEIGHTS: Mapping[str, float] = {
 }
 """Weights of the features that `candidates` names. Two are set by hand. In 14 conversations of `train/` 38 rules
 instead of 15 were needed; the brief holds nearly all rules of the fitted conversations. Open items that are asked for
-share no words with the prompt ("what is left before I leave?")."""
+share no words with the prompt ("what is left before I leave?"); what is not on the page as one counts by its
+probability."""
 
 _STATEMENT = re.compile(r"(?:\S+\s+){3}[^?]*?[.!](?:\s|$)")
 """A sentence of four words or more that is not a question."""
@@ -156,7 +161,8 @@ class Judged:
 class Candidate:
     """A hit with its features, its text without marks of sources, the text's content words, and their stems.
 
-    `asks`: the text ends with a question.
+    `asks`: the text ends with a question. `open_item` is the probability that it states an open item, None if the
+    message does not ask for these.
     """
 
     hit: Hit
@@ -165,6 +171,7 @@ class Candidate:
     said: frozenset[str]
     stems: frozenset[str]
     asks: bool
+    open_item: float | None
 
     @property
     def place(self) -> str:
@@ -185,7 +192,7 @@ class Candidate:
         tokens = round(shown / CHARACTERS_PER_TOKEN) + 2
         return tokens if is_derived(self.hit.passage.text) else min(MAX_PASSAGE_TOKENS, tokens) + header
 
-    def says_nothing(self, subject: frozenset[str], asks_for_open: bool) -> str | None:
+    def says_nothing(self, subject: frozenset[str]) -> str | None:
         """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject.
 
         What is done is excluded only if the message asks for open items: "the surveyor will be Bakker, I must find a
@@ -197,10 +204,12 @@ class Candidate:
             return "a note of the system"
         if passage.category in ("identity", "topic"):
             return f"{passage.category}: comes by itself"
-        if section == CLOSED and asks_for_open:
+        if section == CLOSED and self.open_item is not None:
             return "done"
         if section in ENDED and section != CLOSED:
             return "no longer so"
+        if self.open_item is not None and self.open_item < LEAST_OPEN and not self.features["shares a word"]:
+            return "no open item"
         if passage.category == "memory" and section == "Projects":
             return "a copy of lines of a project's page"
         if passage.category == "conversation" and len(self.stems) < LEAST_STEMS:
@@ -220,15 +229,10 @@ def why_nothing(prompt: str, needs: Callable[[], PromptNeeds]) -> NothingAsked |
     return None if asks is NothingAsked.NO_SUBJECT and needs().open_items >= ASKS_FOR_OPEN else asks
 
 
-def reasons_out(
-    message: str, needs: PromptNeeds, some: Sequence[Candidate], sent: Collection[str], out: Mapping[str, str]
-) -> list[str]:
-    """Returns for each candidate why it is excluded whatever its worth, or "".
-
-    `needs`, `sent` and `out` are those of `choose`.
-    """
-    subject, asks_for_open = subject_words(message), needs.open_items >= ASKS_FOR_OPEN
-    reasons = [out.get(one.place) or one.says_nothing(subject, asks_for_open) for one in some]
+def reasons_out(message: str, some: Sequence[Candidate], sent: Collection[str], out: Mapping[str, str]) -> list[str]:
+    """Returns for each candidate why it is excluded whatever its worth, or ""; `sent` and `out` are as in `choose`."""
+    subject = subject_words(message)
+    reasons = [out.get(one.place) or one.says_nothing(subject) for one in some]
     return [
         reason or (SENT_BEFORE if sent and was_sent(one.text, sent) else "")
         for one, reason in zip(some, reasons, strict=True)
@@ -237,7 +241,7 @@ def reasons_out(
 
 def choose(
     message: str,
-    needs: PromptNeeds,
+    model: Model,
     lines: Sequence[Hit],
     passages: Sequence[Hit],
     gate: GateSignal,
@@ -249,7 +253,7 @@ def choose(
     """Returns the candidates, best first, with the decision on each.
 
     Args:
-        needs: what the message needs, as its words tell.
+        model: tells what the message needs.
         lines: hits among the lines of the project's page, best first.
         passages: hits among everything, best first; lines of the page among them are skipped.
         sent: fingerprints of the lines that the window holds.
@@ -257,8 +261,8 @@ def choose(
         allowance: tokens that may be spent.
         instead: by `path:line` of a turn that is out, the line that tells more: it is as likely as the turn, at least.
     """
-    some = candidates(message, needs, lines, passages, gate)
-    reasons = reasons_out(message, needs, some, sent, out)
+    some = candidates(message, model, lines, passages, gate)
+    reasons = reasons_out(message, some, sent, out)
     worths = {one.place: one.worth for one in some}
     for turn, line in instead.items():
         worths[line] = max(worths.get(line, 0.0), worths.get(turn, 0.0))
@@ -286,18 +290,18 @@ def choose(
     return tuple(judged)
 
 
-def worthwhile(message: str, needs: PromptNeeds, hits: Sequence[Hit], gate: GateSignal) -> frozenset[int]:
+def worthwhile(message: str, model: Model, hits: Sequence[Hit], gate: GateSignal) -> frozenset[int]:
     """Returns the positions of the hits that are expected to be worth their tokens in a compiled context.
 
     `hits` are ordered, best first.
     """
-    if why_nothing(message, lambda: needs) is not None:
+    if why_nothing(message, lambda: model.needs(message)) is not None:
         return frozenset()
     places = {id(hit): place for place, hit in enumerate(hits)}
     lines = [hit for hit in hits if is_derived(hit.passage.text)]
     others = [hit for hit in hits if not is_derived(hit.passage.text)]
-    some = candidates(message, needs, lines, others, gate)
-    reasons = reasons_out(message, needs, some, (), {})
+    some = candidates(message, model, lines, others, gate)
+    reasons = reasons_out(message, some, (), {})
     found = [(one.worth, one) for one, reason in zip(some, reasons, strict=True) if not reason]
     if all(worth < BUDGET_LEAST_BEST for worth, _ in found):
         return frozenset()
@@ -305,7 +309,7 @@ def worthwhile(message: str, needs: PromptNeeds, hits: Sequence[Hit], gate: Gate
 
 
 def candidates(
-    message: str, needs: PromptNeeds, lines: Sequence[Hit], passages: Sequence[Hit], gate: GateSignal
+    message: str, model: Model, lines: Sequence[Hit], passages: Sequence[Hit], gate: GateSignal
 ) -> list[Candidate]:
     """Returns the hits that are judged, with their features.
 
@@ -313,8 +317,9 @@ def candidates(
 
     The features of a hit are its rank and scores in the search and the words that it shares with the message; those of
     the message say how much of it the memory knows, whether such a message needs a memory at all, and whether it asks
-    for open items (`needs`).
+    for open items.
     """
+    needs = model.needs(message)
     pages = {hit.passage.path for hit in lines}
     others = [
         hit
@@ -352,6 +357,9 @@ def candidates(
         written = hit.passage.category not in ("conversation", "journal") and not derived[place]
         kind = "line" if place < of_page or written else "passage"  # a person's own line counts as a line of the page
         shared = len(asked & stems[place])
+        open_item = None
+        if asks_for_open:
+            open_item = 1.0 if section == OPEN else model.states_open(texts[place])
         features = {
             kind: 1.0,
             f"{kind} rank": math.log(rank + 1),
@@ -366,12 +374,13 @@ def candidates(
             "shared words": float(min(shared, 3)),
             "repeats": float(kind == "passage" and derived[place]),
             "asks": float(asks[place]),
-            "open item asked for": float(asks_for_open and section == OPEN),
+            "open item asked for": open_item or 0.0,
             "rule": float(section == RULES),
             "open item": float(section == OPEN),
             "closed item": float(section == CLOSED),
         }
-        found.append(Candidate(hit, prompt | features, texts[place], said[place], stems[place], asks[place]))
+        own = said[place], stems[place], asks[place]
+        found.append(Candidate(hit, prompt | features, texts[place], *own, open_item))
     return found
 
 

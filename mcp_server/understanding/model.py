@@ -142,6 +142,13 @@ class Model:
     def _acts_of(self, message: str) -> Mapping[str, float]:
         return self.acts(_alone(message))
 
+    @lru_cache(maxsize=4096)  # noqa: B019 - as above
+    def states_open(self, text: str) -> float:
+        """Returns the probability of the sentence of a text that states an open item most likely, by its words."""
+        said = _alone(text)
+        said.acts = self.acts(said)
+        return max((share["open"] for share in self.shares(said)), default=0.0)
+
     def needs(self, prompt: str) -> PromptNeeds:
         """Returns what a prompt probably needs, as its words tell."""
         return PromptNeeds(**self.prompts.probabilities(message_features(_alone(prompt))))

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mcp_server.context.exclusions import BY_PROGRAM, as_page, why_out
-from mcp_server.context.push_policy import LONGEST, choose, visible_line, why_nothing
+from mcp_server.context.push_policy import LONGEST, Judged, choose, visible_line, why_nothing
 from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.text.passages import own_text
-from mcp_server.understanding.model import PromptNeeds, recognizer
+from mcp_server.understanding.model import Logistic, Model, recognizer
 from tests.context.states import knowledge, passage
 
 SIGNAL = GateSignal(True, "all", 0.5, 0.445)
 PATH = "raw/conversations/2026/05/01/0900-ses_old-tea.md"
 PAGE = "knowledge/projects/tea/context.md"
-NEEDED = PromptNeeds(memory=0.8, open_items=0.1)
 PROMPT = "Which tea does Ana drink at the office?"
+
+
+def model(memory: float = 0.8, open_items: float = 0.1) -> Model:
+    """The recognizer, for which every prompt needs the memory, and open items, with these probabilities."""
+    logits = tuple(math.log(one / (1 - one)) for one in (memory, open_items))
+    return replace(recognizer(), prompts=Logistic(("memory", "open_items"), logits, {}))
 
 
 def hit(text: str, score: float, turn: int = 7, cosine: float = 0.5, about: float = 0.6, **more: Any) -> Hit:
@@ -43,7 +49,7 @@ def line(
 
 def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more: Any) -> list[str]:
     sent, out = more.get("sent", frozenset()), more.get("out", {})
-    found = choose(message, NEEDED, lines, passages, SIGNAL, sent, out, more.get("allowance", 240))
+    found = choose(message, model(), lines, passages, SIGNAL, sent, out, more.get("allowance", 240))
     return [own_text(one.hit.passage) for one in found if one.included]
 
 
@@ -51,7 +57,7 @@ def test_a_line_that_means_what_the_prompt_asks_comes_first_without_a_common_wor
     far = line("The red door was painted last year.", 0.5, about=0.0)
     near = line("We close at six every day.", 0.5, number=10, about=0.5)
     unread = line("The lamp is red.", 0.5, number=11, about=None)
-    found = choose("Is the shop open on Monday evening?", NEEDED, [far, near, unread], [], SIGNAL, (), {}, 240)
+    found = choose("Is the shop open on Monday evening?", model(), [far, near, unread], [], SIGNAL, (), {}, 240)
     assert [one.hit for one in found] == [near, unread, far]
 
 
@@ -119,7 +125,7 @@ def test_a_passage_that_is_worth_less_than_its_tokens_stays_out_and_the_reason_n
     text = "Something about the weather in a long sentence that says nothing of interest here. " * 4
     weak = hit(text, 0.02, cosine=0.0)
     better = [hit(f"Ana drinks green tea, pot {number}, at the office.", 0.7, number) for number in range(20, 29)]
-    found = choose(PROMPT, NEEDED, [], [*better, weak], SIGNAL, frozenset(), {}, 240)
+    found = choose(PROMPT, model(), [], [*better, weak], SIGNAL, frozenset(), {}, 240)
     assert not found[-1].included
     assert "worth less than its" in found[-1].reason
 
@@ -143,8 +149,7 @@ def test_what_is_done_is_pushed_as_such_but_not_with_a_prompt_for_open_items() -
     done = line(f"{TEA} I must buy some. (done 2026-05-02)", 0.9, section="Closed items")
     assert chosen([done], []) == [own_text(done.passage)]
     assert "(done 2026-05-02)" in own_text(done.passage)
-    asks_for_open = replace(NEEDED, open_items=0.9)
-    (left,) = choose("What is still open?", asks_for_open, [done], [], SIGNAL, frozenset(), {}, 240)
+    (left,) = choose("What is still open?", model(open_items=0.9), [done], [], SIGNAL, frozenset(), {}, 240)
     assert (left.included, left.reason) == (False, "done")
 
 
@@ -176,7 +181,7 @@ def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
         line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15, about=0.08)
         for number, word in enumerate("abcdefgh")
     ]
-    found = choose(PROMPT, NEEDED, weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
+    found = choose(PROMPT, model(), weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
     assert not any(one.included for one in found)
     assert "nothing is likely enough to be needed" in found[0].reason
 
@@ -207,25 +212,28 @@ def test_what_a_program_wrote_under_the_users_name_is_not_pushed() -> None:
 
 
 def test_what_is_ruled_out_stays_out_whatever_it_scores() -> None:
-    found = choose(PROMPT, NEEDED, [], [hit(TEA, 0.9)], SIGNAL, frozenset(), {f"{PATH}:7": "no longer so"}, 240)
+    found = choose(PROMPT, model(), [], [hit(TEA, 0.9)], SIGNAL, frozenset(), {f"{PATH}:7": "no longer so"}, 240)
     assert [(one.included, one.reason) for one in found] == [(False, "no longer so")]
 
 
 def test_a_prompt_of_a_kind_that_needs_no_memory_makes_every_candidate_worth_less() -> None:
-    [usual] = choose(PROMPT, NEEDED, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
-    [general] = choose(PROMPT, replace(NEEDED, memory=0.1), [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    [usual] = choose(PROMPT, model(), [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    [general] = choose(PROMPT, model(memory=0.1), [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
     assert general.worth < usual.worth
 
 
-def test_a_prompt_that_asks_what_is_open_makes_open_items_likely_and_no_other_lines() -> None:
-    def worth(open_items: float, section: str) -> float:
-        lines = [line("Send the lease to Petra.", 0.1, section=section, cosine=0.1, about=0.1)]
-        needs = PromptNeeds(memory=0.8, open_items=open_items)
-        [found] = choose("What is left before I leave?", needs, lines, [], SIGNAL, frozenset(), {}, 240)
-        return found.worth
+def test_a_prompt_that_asks_what_is_open_makes_likelier_what_may_be_an_open_item() -> None:
+    def judged(open_items: float, text: str, section: str = "Facts") -> Judged:
+        lines = [line(text, 0.1, section=section, cosine=0.1, about=0.1)]
+        prompt = "What is left to do for the office?"
+        [found] = choose(prompt, model(open_items=open_items), lines, [], SIGNAL, frozenset(), {}, 240)
+        return found
 
-    assert worth(0.9, "Open items") > 2 * worth(0.2, "Open items")
-    assert worth(0.9, "Key Decisions") == worth(0.2, "Key Decisions")
+    lease, lamp = "Send the lease to Petra.", "The lamp is broken, somebody has to repair it."
+    assert judged(0.9, lease, "Open items").worth > 2 * judged(0.2, lease, "Open items").worth
+    assert judged(0.9, lamp).worth > 2 * judged(0.2, lamp).worth, "a problem that was told as a fact"
+    assert judged(0.9, "Ana likes green tea.").reason == "no open item"
+    assert judged(0.9, "The office is in the old mill.").reason != "no open item", "the prompt is about it"
 
 
 def test_headings_and_labels_do_not_count_as_what_was_sent() -> None:
