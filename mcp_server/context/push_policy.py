@@ -192,6 +192,12 @@ class Candidate:
         tokens = round(shown / CHARACTERS_PER_TOKEN) + 2
         return tokens if is_derived(self.hit.passage.text) else min(MAX_PASSAGE_TOKENS, tokens) + header
 
+    @property
+    def is_beside_the_point(self) -> bool:
+        """Returns whether the message asks for open items, and this is none and shares no word with it."""
+        asked_for = self.open_item is None or self.open_item >= LEAST_OPEN
+        return not asked_for and not self.features["shares a word"]
+
     def says_nothing(self, subject: frozenset[str]) -> str | None:
         """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject.
 
@@ -208,8 +214,6 @@ class Candidate:
             return "done"
         if section in ENDED and section != CLOSED:
             return "no longer so"
-        if self.open_item is not None and self.open_item < LEAST_OPEN and not self.features["shares a word"]:
-            return "no open item"
         if passage.category == "memory" and section == "Projects":
             return "a copy of lines of a project's page"
         if passage.category == "conversation" and len(self.stems) < LEAST_STEMS:
@@ -262,7 +266,10 @@ def choose(
         instead: by `path:line` of a turn that is out, the line that tells more: it is as likely as the turn, at least.
     """
     some = candidates(message, model, lines, passages, gate)
-    reasons = reasons_out(message, some, sent, out)
+    excluded = reasons_out(message, some, sent, out)
+    reasons = [
+        why or ("no open item" if one.is_beside_the_point else "") for one, why in zip(some, excluded, strict=True)
+    ]
     worths = {one.place: one.worth for one in some}
     for turn, line in instead.items():
         worths[line] = max(worths.get(line, 0.0), worths.get(turn, 0.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Literal
@@ -67,13 +67,18 @@ _DECIDED = re.compile(r"(?:I|we)(?:['’]ve| have)? (?:just |now |finally )?deci
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A sentence that states an item of one kind. `listed`: it is a point of a list, or a row of a table."""
+    """A sentence that states an item of one kind, or is quoted with it.
+
+    `listed`: it is a point of a list, or a row of a table. `apart`: it begins a line, and does not go on with the
+    sentence of the line before.
+    """
 
     place: int
     text: str
     probability: float
     labeled: bool = False
     listed: bool = False
+    apart: bool = False
 
 
 _ByKind = dict[ItemKind, list[Found]]
@@ -87,6 +92,12 @@ class Judged:
     shares: Sequence[Mapping[str, float]]
     found: _ByKind
     rejected: Sequence[bool] = ()
+
+
+def as_found(message: Message, place: int) -> Found:
+    """Returns a sentence of a message that is quoted with an item, without a probability."""
+    one = message.sentences[place]
+    return Found(place, one.text, 0.0, listed=one.layout in ("bullet", "row"), apart=one.apart)
 
 
 def judging(messages: Sequence[Message], model: Model) -> Callable[[int], Judged]:
@@ -124,12 +135,12 @@ def _judged(message: Message, model: Model) -> Judged:
                 continue
             beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR[kind] * least
             if share >= least or beside:
-                one = message.sentences[place]
-                listed = one.layout in ("bullet", "row")
-                text = f"{one.text}:" if one.layout == "heading" and one.text[-1].isalnum() else one.text
-                if kind == "decision" and message.next is not None and one.layout != "row":
+                one = as_found(message, place)
+                text, layout = one.text, message.sentences[place].layout
+                text = f"{text}:" if layout == "heading" and text[-1].isalnum() else text
+                if kind == "decision" and message.next is not None and layout != "row":
                     text = only_options(text, chosen, message.next.choice.lettered)
-                found.setdefault(kind, []).append(Found(place, text, share, listed=listed))
+                found.setdefault(kind, []).append(replace(one, text=text, probability=share))
     return Judged(shares, found, rejected)
 
 

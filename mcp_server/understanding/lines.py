@@ -17,6 +17,7 @@ from mcp_server.understanding.judging import (
     Found,
     ItemKind,
     Judged,
+    as_found,
     chosen_options,
     clean,
     likeliest,
@@ -224,9 +225,8 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
         if is_short and of(place - 1).found.get("decision"):
             continue  # it only chooses what the message before proposes
         if is_short and (_replies(messages, place, text) or messages[place - 1].acts.get("propose", 0.0) >= PROPOSES):
-            before = messages[place - 1].sentences
             asked = _asked(messages[place - 1], of(place - 1).shares)
-            told = clipped_at_clause(" ".join(clean(before[at].text) for at in asked), LONGEST // 2)
+            told = clipped_at_clause(_joined(as_found(messages[place - 1], at) for at in asked), LONGEST // 2)
             if subject_stems(told) and len(subject_stems(short)) < CLEAR:
                 short = f"{told} {short}".lstrip()
             text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
@@ -255,10 +255,10 @@ def told(
     elif sentence < 0 and kind == "open" and (_replies(messages, place, text) or _points_back(messages, place, text)):
         at, sentence = place - 1, len(messages[place - 1].sentences) - 1
     if sentence >= 0:
-        first, said = sentence, [clean(one.text) for one in messages[at].sentences]
-        while at != place and first and len(subject_stems(" ".join(said[first : sentence + 1]))) < CLEAR:
+        first, said = sentence, [as_found(messages[at], one) for one in range(sentence + 1)]
+        while at != place and first and len(subject_stems(_joined(said[first:]))) < CLEAR:
             first -= 1
-        told = " ".join(said[first : sentence + 1])
+        told = _joined(said[first:])
         if not _says_nothing(told):
             text = f"{clipped_at_clause(told, LONGEST // 2)} {text}"
             quotes = (*((at, one) for one in range(first, sentence + 1)), *quotes)
@@ -305,7 +305,7 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
         if is_question(sentence.text) or _says_nothing(sentence.text):
             continue
         if is_short or len(sentence.text) <= GAP:
-            added.append(Found(at, sentence.text, 0.0, listed=listed))
+            added.append(as_found(message, at))
     return sorted([*group, *added], key=lambda one: one.place)
 
 
@@ -514,13 +514,17 @@ def _only_agrees(answer: Message, said: str) -> bool:
         return False
     if not _numbers(said) <= _numbers(before.content) or "no" in cues(answer.in_english(said)):
         return False
-    takes = answer.acts.get("accept", 0.0) >= ACCEPTS or said != clean(answer.content)  # the rest has acts of its own
+    takes = answer.acts.get("accept", 0.0) >= ACCEPTS or said != _whole(answer)  # the rest has acts of its own
     return takes and subject_stems(said).isdisjoint(subject_stems(before.content))
+
+
+def _whole(message: Message) -> str:
+    return _joined(as_found(message, place) for place in range(len(message.sentences)))
 
 
 def _beginning(message: Message) -> str:
     """Returns a short message whole, of a longer one the first sentence."""
-    whole = clean(message.content)
+    whole = _whole(message)
     first = message.sentences[0].text if message.sentences else ""
     return whole if len(whole) <= WHOLE_ANSWER else clipped_at_clause(clean(first), LONGEST_ANSWER)
 
@@ -543,11 +547,12 @@ def _settling(group: Sequence[Found]) -> list[Found]:
 
 
 def _joined(sentences: Iterable[Found]) -> str:
-    """Returns sentences as one text. A semicolon separates the points of a list, a period ends the list."""
+    """Returns sentences as one text. A semicolon separates the points of a list, and lines that end without a mark, a
+    period ends the list."""
     text, before = "", False
     for one in sentences:
-        if before and text[-1] not in ".!?:;,…":
-            text += ";" if one.listed else "."
+        if text and text[-1] not in ".!?:;,…" and (before or one.apart):
+            text += "." if before and not one.listed else ";"
         text, before = f"{text} {clean(one.text)}", one.listed
     return text.lstrip()
 

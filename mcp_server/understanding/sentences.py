@@ -20,6 +20,9 @@ MAX_LINE = 4_000
 MAX_MESSAGE = 20_000
 """Characters of a message that are read."""
 
+FULL_LINE = 60
+"""Characters. After a line that is not shorter, the next one may go on with its sentence: some programs wrap text."""
+
 LONG = 220
 """Characters. A longer sentence, as dictation gives it, is cut where a new clause begins."""
 
@@ -60,7 +63,8 @@ class Sentence:
     """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0.
     If one list has letters and another one numbers, only the first list has options. `point` is the number of its point
     in a list without numbers, or of its row in a table (0 for the first one, which names the columns), else 0. `box` is
-    "open" or "ticked" for the first sentence behind a task box. `lettered`: options have letters, not numbers."""
+    "open" or "ticked" for the first sentence behind a task box. `lettered`: options have letters, not numbers.
+    `apart`: it begins a line, and does not go on with the sentence of the line before."""
 
     text: str
     layout: Layout
@@ -68,6 +72,7 @@ class Sentence:
     box: str = ""
     point: int = 0
     lettered: bool = False
+    apart: bool = False
 
 
 def sentences(message: str) -> list[Sentence]:
@@ -77,6 +82,7 @@ def sentences(message: str) -> list[Sentence]:
     fence = ""
     option = point = 0
     lettered: bool | None = None
+    before = ""
     for line in message[:MAX_MESSAGE].split("\n"):
         lines.append(len(found))
         mark = _FENCE.match(line)
@@ -87,6 +93,7 @@ def sentences(message: str) -> list[Sentence]:
             fence = mark[1]
             continue
         text = line.strip()
+        apart, before = len(before) < FULL_LINE, text
         if not text or _RULE.fullmatch(text) or len(text) > MAX_LINE:
             continue
         layout: Layout = "paragraph"
@@ -118,7 +125,7 @@ def sentences(message: str) -> list[Sentence]:
             text = text[bold.end() :]
         parts = _with_options(split(text), option)
         found += [
-            Sentence(part, layout, of, "" if place else box, point, bool(lettered))
+            Sentence(part, layout, of, "" if place else box, point, bool(lettered), apart and not place)
             for place, (part, of) in enumerate(parts)
         ]
     return found if lettered is not None or any(one.option for one in found) else _with_told_options(found, lines)

@@ -131,6 +131,22 @@ def test_a_sentence_that_needs_the_one_before_it_belongs_to_the_same_open_item()
     assert texts("open", said, "I'll put it on the list.") == [said]
 
 
+@pytest.mark.parametrize(
+    ("said", "quoted"),
+    [
+        ("the prod host is skua\nthe rack is in the council basement", "is skua; the rack"),
+        ("the prod host is skua.\nthe rack is in the council basement", "is skua. the rack"),
+        (
+            "The production host of the booking system is called skua, and its rack\nis in the council basement.",
+            "its rack is in the council basement.",
+        ),
+    ],
+)
+def test_lines_without_a_mark_at_their_end_are_told_apart_unless_the_text_is_wrapped(said: str, quoted: str) -> None:
+    (fact,) = texts("fact", said, "Noted.")
+    assert quoted in fact
+
+
 def test_a_sentence_without_a_word_about_anything_is_not_quoted() -> None:
     assert texts("open", f"That's enough for today. {BERTH}", "Good night.") == [BERTH]
 
