@@ -20,8 +20,8 @@ MAX_LINE = 4_000
 MAX_MESSAGE = 20_000
 """Characters of a message that are read."""
 
-FULL_LINE = 60
-"""Characters. After a line that is not shorter, the next one may go on with its sentence: some programs wrap text."""
+WRAPPED = 60
+"""Characters. A line that is as long may have been wrapped, if the next word makes it the longest of the message."""
 
 LONG = 220
 """Characters. A longer sentence, as dictation gives it, is cut where a new clause begins."""
@@ -82,8 +82,9 @@ def sentences(message: str) -> list[Sentence]:
     fence = ""
     option = point = 0
     lettered: bool | None = None
-    before = ""
-    for line in message[:MAX_MESSAGE].split("\n"):
+    rows = message[:MAX_MESSAGE].split("\n")
+    longest, before = max(len(row.strip()) for row in rows), ""
+    for line in rows:
         lines.append(len(found))
         mark = _FENCE.match(line)
         if fence:
@@ -93,7 +94,8 @@ def sentences(message: str) -> list[Sentence]:
             fence = mark[1]
             continue
         text = line.strip()
-        apart, before = len(before) < FULL_LINE, text
+        with_next = len(before) + 1 + len(text.split(" ", 1)[0])
+        apart, before = len(before) < WRAPPED or with_next <= longest, text
         if not text or _RULE.fullmatch(text) or len(text) > MAX_LINE:
             continue
         layout: Layout = "paragraph"

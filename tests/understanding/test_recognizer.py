@@ -137,6 +137,11 @@ def test_a_sentence_that_needs_the_one_before_it_belongs_to_the_same_open_item()
         ("the prod host is skua\nthe rack is in the council basement", "is skua; the rack"),
         ("the prod host is skua.\nthe rack is in the council basement", "is skua. the rack"),
         (
+            "the prod host of the booking system is skua, which is older than i am\n"
+            "the rack is in the council basement behind the boiler, and only moira has a key to it",
+            "than i am; the rack",
+        ),
+        (
             "The production host of the booking system is called skua, and its rack\nis in the council basement.",
             "its rack is in the council basement.",
         ),
