@@ -42,11 +42,11 @@ _LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S
 """The mark of an option within a line."""
 
 _TOLD = re.compile(
-    r"(?:(?:(?:the|option|number) )?(one|two|three|four|first|second|third|fourth)(?: (?:option|choice|one))?"
-    r"|(?:option|possibility|variant|alternative|choice|way) ([A-D1-4]))(?:[,:]| is\b)",
+    r"\**(?:(?:(?:the|option|number) )?(one|two|three|four|first|second|third|fourth)(?: (?:option|choice|one))?"
+    r"|(?:option|possibility|variant|alternative|choice|way) ([A-D1-4]))(?:\**[,:]\**| is\b)",
     re.IGNORECASE,
 )
-"""The beginning of a sentence that names an option: "The second is polars.", "Option two: …", "Possibility B is …"."""
+"""The beginning of a sentence that names an option: "The second is polars.", "**Two**: …", "Possibility B is …"."""
 
 _LAST_OR = re.compile(r"[\s,;](?:or|and|oder|und|ili)$", re.IGNORECASE)
 """Between two options of a line."""
@@ -154,7 +154,7 @@ def _with_told_options(found: list[Sentence], lines: Sequence[int]) -> list[Sent
         for place in range(first, following):
             lettered = (marks[first][2] or "").isalpha()
             told[place] = replace(told[place], option=number, lettered=lettered)
-        if marks[first][0].endswith((",", ":")):
+        if marks[first][0].rstrip("*").endswith((",", ":")):
             text = found[first].text[marks[first].end() :].lstrip()
             told[first] = replace(told[first], text=text or found[first].text)
     return told

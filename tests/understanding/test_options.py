@@ -181,6 +181,17 @@ def test_options_that_are_told_in_sentences_are_chosen_by_number(told: str, answ
     assert "numpy" not in line
 
 
+def test_options_with_bold_number_words_are_told_without_the_other_ones() -> None:
+    asked = (
+        "Three ways to write the dialogues:\n\n**one**: Dialogue Manager addon, text files, branching\n"
+        "**two**: own JSON plus a small parser, ~200 lines\n**three**: Ink with a C# bridge, needs the .NET build"
+    )
+    (line,) = [item.text for item in items("How do we do the dialogues?", asked, "one obvi") if item.kind == "decision"]
+    assert "Dialogue Manager addon" in line
+    assert "JSON" not in line
+    assert "Ink" not in line
+
+
 def test_the_mark_of_an_option_that_is_told_is_no_part_of_it() -> None:
     told = "Three would work. One, Twilio. Two: OVH, about five cents. It is slow. Option three: Brevo. I'd take OVH."
     assert [(one.option, one.text) for one in sentences(told)] == [
