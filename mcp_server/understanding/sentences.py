@@ -21,7 +21,8 @@ MAX_MESSAGE = 20_000
 """Characters of a message that are read."""
 
 WRAPPED = 60
-"""Characters. A line that is as long may have been wrapped, if the next word makes it the longest of the message."""
+"""Characters. A line of at least this length counts as wrapped if the next word would make it the longest line of the
+message: the next line goes on with its sentence."""
 
 LONG = 220
 """Characters. A longer sentence, as dictation gives it, is cut where a new clause begins."""
