@@ -93,6 +93,7 @@ LONGEST = 9_500
 """Characters of one injection: the client writes more than 10,000 to a file."""
 
 SENT_BEFORE = "sent before: this window has it"
+NO_OPEN_ITEM = "the prompt asks for open items, and this is none"
 
 WEIGHTS: Mapping[str, float] = {
     "around": 0.44,
@@ -267,7 +268,7 @@ def choose(
     """
     some = candidates(message, model, lines, passages, gate)
     excluded = reasons_out(message, some, sent, out)
-    reasons = [why or ("no open item" if one.is_unrelated else "") for one, why in zip(some, excluded, strict=True)]
+    reasons = [why or (NO_OPEN_ITEM if one.is_unrelated else "") for one, why in zip(some, excluded, strict=True)]
     worths = {one.place: one.worth for one in some}
     for turn, line in instead.items():
         worths[line] = max(worths.get(line, 0.0), worths.get(turn, 0.0))

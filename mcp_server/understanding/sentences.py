@@ -271,7 +271,8 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
     words = words[:MOST_WORDS]
     for place, word in enumerate(words):
         before, after = words[place - 1] if place else "", words[place + 1] if place + 1 < len(words) else ""
-        names_option = before in _BEFORE_OPTION or (place == 0 and _is_option_alone(content, words, last))
+        after_then = before == "then" and word.isalpha() and word != "a"  # "then b, I think"
+        names_option = before in _BEFORE_OPTION or after_then or (place == 0 and _is_option_alone(content, words, last))
         if _option(word) and names_option:
             if place == 0 and _REFUSES.match(content):  # "c never. b sounds good"
                 rest = " ".join(sentences[1:])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_server.context.exclusions import BY_PROGRAM, as_page, why_out
-from mcp_server.context.push_policy import LONGEST, Judged, choose, visible_line, why_nothing
+from mcp_server.context.push_policy import LONGEST, NO_OPEN_ITEM, Judged, choose, visible_line, why_nothing
 from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.text.passages import own_text
@@ -232,8 +232,8 @@ def test_a_prompt_that_asks_what_is_open_makes_likelier_what_may_be_an_open_item
     lease, lamp = "Send the lease to Petra.", "The lamp is broken, somebody has to repair it."
     assert judged(0.9, lease, "Open items").worth > 2 * judged(0.2, lease, "Open items").worth
     assert judged(0.9, lamp).worth > 2 * judged(0.2, lamp).worth, "a problem that was told as a fact"
-    assert judged(0.9, "Ana likes green tea.").reason == "no open item"
-    assert judged(0.9, "The office is in the old mill.").reason != "no open item", "the prompt is about it"
+    assert judged(0.9, "Ana likes green tea.").reason == NO_OPEN_ITEM
+    assert judged(0.9, "The office is in the old mill.").reason != NO_OPEN_ITEM, "the prompt is about it"
 
 
 def test_headings_and_labels_do_not_count_as_what_was_sent() -> None:
