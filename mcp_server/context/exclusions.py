@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from mcp_server.context.sections import Filling, passage_text
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
+from mcp_server.text.destinations import CLOSED, ENDED
 from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import as_shown, link_targets, links, resolve, sections, split_front_matter
@@ -61,7 +62,10 @@ def linked_hits(
 CACHED_PAGES = 16
 """Versions of pages that are read once: a compilation needs the lines of the same page up to six times."""
 
-NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
+NO_LONGER_SO = "no longer so: a newer line says otherwise"
+NOT_IN_FORCE = ENDED - {CLOSED}
+"""Sections with lines that no longer hold. What was done stays true."""
+
 ANOTHERS = "another project's: {}"
 ONLY_ASKS = "a question or a task, which states nothing"
 BY_PROGRAM = "written by a program under the user's name"
@@ -129,18 +133,20 @@ def why_out(
     page_of: Callable[[str], SourceFile],
     model: Model,
 ) -> list[str]:
-    """Returns for each passage why it is excluded, or "". It is excluded if a newer line of its project's page says
-    otherwise, or if it is a derived line of a journal or of MEMORY.md about one of the projects `others`, or a turn in
-    which the user only asks, or that a program wrote. `page_of` returns the page at a path."""
+    """Returns for each passage why it is excluded, or "". It is excluded if it stands in a section of what no longer
+    holds, or a newer line of its project's page says otherwise, or if it is a derived line of a journal or of MEMORY.md
+    about one of the projects `others`, or a turn in which the user only asks, or that a program wrote. `page_of`
+    returns the page at a path."""
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
         page = page_of(path)
         overtaken.update((path, page.first_line + place) for place in overtaken_lines(page.text))
     reasons = []
     for one in passages:
-        project = _project_of(one.text) if one.category == "memory" else one.title.rsplit(" › ", 1)[-1]
+        section = one.title.rsplit(" › ", 1)[-1]
+        project = _project_of(one.text) if one.category == "memory" else section
         another = one.category in ("journal", "memory") and project in others and is_derived(one.text)
-        gone = (one.path, one.start) in overtaken
+        gone = (one.path, one.start) in overtaken or section in NOT_IN_FORCE
         reason = NO_LONGER_SO if gone else ANOTHERS.format(project) if another else ""
         if not reason and one.category == "conversation" and one.role == "user":
             reason = BY_PROGRAM if model.by_program(one.text) else ONLY_ASKS if model.only_asks(one.text) else ""

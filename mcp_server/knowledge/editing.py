@@ -10,7 +10,14 @@ from typing import TypeVar
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.duplicates import is_duplicate, is_like
-from mcp_server.knowledge.pages import current_entries, superseded, with_entry, without_emptied, without_repeats
+from mcp_server.knowledge.pages import (
+    current_entries,
+    settled_section,
+    superseded,
+    with_entry,
+    without_emptied,
+    without_repeats,
+)
 from mcp_server.knowledge.summaries import with_state, within_the_day
 from mcp_server.memory import Memory
 from mcp_server.text import entries
@@ -39,7 +46,7 @@ WARN_LINES, REFUSE_LINES = 180, 220
 RECORDS = ("journal", "procedure")
 """Kinds in which two entries may say the same: a day's events, and steps."""
 
-_BESIDE = "a similar entry is: {entry} (to replace it, use action 'edit' with old_text)"
+_BESIDE = "a similar entry is: {entry} (if it no longer holds, call remember again with its text in supersedes)"
 _MOVED = f"it moved to {ARCHIVE} today"
 
 
@@ -113,7 +120,7 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
         if old and there is not None and old.path == place.path:
             body = _replaced(body, there, today, old)
         body = without_repeats(body, fact.content)
-    body, notes, action = _edited(fact, place, body, today)
+    body, notes, action = _edited(fact, place, body, today, old.entry.text if old else "")
     if place.path.startswith(JOURNALS):
         body = within_the_day(body)
     if fact.action == "append":
@@ -151,7 +158,8 @@ def replace_old(memory: Memory, old: Old) -> str:
         body = without_emptied(start.body, _replaced(start.body, there, today, old))
     else:
         first, *rest = there.text.split("\n")
-        archive(memory, [replace(there, text="\n".join([f"{first} (replaced {today} on request)", *rest]))], old.path)
+        text = "\n".join([f"{first} (replaced {today} on request)", *rest])
+        archive(memory, [replace(there, text=text, section=settled_section(there)[0])], old.path)
         rows = start.body.split("\n")
         body = without_emptied(start.body, "\n".join([*rows[: there.start - 1], *rows[there.end :]]))
     shown = start.head + body
@@ -159,8 +167,9 @@ def replace_old(memory: Memory, old: Old) -> str:
     return difference(before, shown, old.path)
 
 
-def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
-    """Returns the new body, notes for the caller, and the verb."""
+def _edited(fact: NewFact, place: Place, body: str, today: str, leaving: str) -> tuple[str, tuple[str, ...], str]:
+    """Returns the new body, notes for the caller, and the verb. `leaving` is the text of the entry that the fact
+    supersedes, or ""."""
     match fact.action:
         case "append":
             known = entries.same_entry(body, fact.content)
@@ -168,6 +177,7 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
                 return body, (f"known already: {known.text.splitlines()[0]}",), "kept"
             entry = entries.written(fact.content, today if place.dated else None)
             others = [] if fact.kind in RECORDS else entries.statements(body, place.section)
+            others = [(one, said) for one, said in others if one.text != leaving]
             wanted = entries.statement(fact.content)
             beside = None
             for one, said in others:

@@ -396,8 +396,8 @@ def superseded(body: str, old: Entry, day: str, source: Source | None = None) ->
 
 
 def settled_section(old: Entry) -> tuple[str, str]:
-    """Returns the section that an entry of a page moves to when it is settled, and the verb of its note."""
-    return SETTLED.get(KINDS.get(old.section, ""), SETTLED["decision"])
+    """Returns the section that an entry moves to when it is settled, and the verb of its note."""
+    return SETTLED[KINDS.get(old.section, "fact")]
 
 
 def without_repeats(body: str, content: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets as random_ids
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -26,8 +26,10 @@ from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.destinations import (
     DEFAULTS,
     GENERAL_PAGE,
+    JOURNALS,
     MEMORY,
     OWN_HAND,
+    PROJECTS,
     Kind,
     Place,
     archived_path,
@@ -46,11 +48,12 @@ from mcp_server.understanding.cues import stems_of_text
 _LINE = re.compile(r"(\S.*\.md):(\d{1,9})(?:-\d{1,9})?")
 """A line of a file, as receipts and searches name it."""
 
-LEAST_WORDS = 2
-"""Words of a text by which a longer entry that contains it can be named."""
+LEAST_WORDS, LEAST_SHARE = 2, 0.25
+"""Words of a text by which a longer entry that contains it can be named, and their share of an entry of several
+sentences: the others may still hold."""
 
-CLOSEST = 3
-"""Lines that are named if `supersedes` matches none, or several."""
+CLOSEST, LEAST_CLOSE = 3, 0.5
+"""Lines that are named if `supersedes` matches none, or several, and the share of its words that each of them has."""
 
 WRITABLE = ("knowledge/", "archive/", "topics/")
 LONGEST, LONGEST_SUMMARY = 20_000, 120
@@ -254,7 +257,9 @@ def _changed(
     own = (f"{folder}/context.md", f"{folder}/notes.md") if folder else ()
     pages = (*own, GENERAL_PAGE) if project else ()
     others = (*pages, MEMORY) if project else ()
-    old, found = _superseded(memory, fact, (place.path, *others), source) if fact.supersedes else (None, ())
+    old, copies, found = (
+        _superseded(memory, fact, (place.path, *others), project, source) if fact.supersedes else (None, (), ())
+    )
     edit = edited(memory, fact, place, session, old)
     diffs: dict[str, str] = {}
     if edit.changes:
@@ -262,8 +267,9 @@ def _changed(
             archive(memory, edit.leaving)
         memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
         diffs[place.path] = edit.difference(place.path)
-    if old is not None and (change := replace_old(memory, old)):
-        diffs[old.path] = "\n".join(filter(None, (diffs.get(old.path), change)))
+    for one in (old, *copies) if old else ():
+        if change := replace_old(memory, one):
+            diffs[one.path] = "\n".join(filter(None, (diffs.get(one.path), change)))
     if fact.kind == "fact" and fact.action == "append" and not is_page(place.path):
         for path in filter(is_page, pages):
             if change := _say_once(memory, path, fact.content):
@@ -276,28 +282,25 @@ def _changed(
 
 
 def _superseded(
-    memory: Memory, fact: NewFact, paths: Sequence[str], source: Source | None
-) -> tuple[Old | None, tuple[str, ...]]:
-    """Returns the one entry that `supersedes` names, and notes about it. The files are searched in order."""
+    memory: Memory, fact: NewFact, paths: Sequence[str], project: Project | None, source: Source | None
+) -> tuple[Old | None, Sequence[Old], tuple[str, ...]]:
+    """Returns the one entry that `supersedes` names, other entries that say the same, and notes about it. The files are
+    searched in order, and then all others for what was written by hand."""
     wanted = fact.supersedes or ""
-    known = {
-        path: [
-            one
-            for one in current_entries(split_front_matter(text).body)
-            if one.said != fact.content.strip() and not (path == MEMORY and one.sources)  # it repeats another page
-        ]
-        for path in dict.fromkeys(paths)
-        if (text := memory.files.text_or_none(path)) is not None
-    }
+    known = {path: _known(memory, fact, path) for path in dict.fromkeys(paths)}
     if named := _LINE.fullmatch(wanted.strip()):
         path = memory.files.relative(named[1])
-        text = memory.files.text_or_none(path) if path.startswith("knowledge/") else None
-        above = split_front_matter(text or "").body_line - 1
-        known = {path: current_entries(split_front_matter(text or "").body)}
-        found = [(path, one) for one in known[path] if one.start <= int(named[2]) - above <= one.end]
-    else:
-        by_path = ([(path, one) for one in _matching(inside, wanted)] for path, inside in known.items())
-        found = next(filter(None, by_path), [])
+        inside = current_entries(_body(memory, path)) if path.startswith("knowledge/") else []
+        above = _lines_above(memory, path)
+        found = [(path, one) for one in inside if one.start <= int(named[2]) - above <= one.end]
+    elif not (found := _first_matching(known, wanted)):
+        others = {
+            path: [one for one in _known(memory, fact, path) if not one.sources]
+            for path in _elsewhere(memory, project)
+            if path not in known
+        }
+        known |= others
+        found = _first_matching(others, wanted)
     if len(found) == 1:
         ((path, one),) = found
         section, verb = settled_section(one) if is_page(path) else ("", "replaced")
@@ -305,12 +308,64 @@ def _superseded(
         said = f"{verb}: {one.said} (it is now in {where})"
         if verb == "replaced" and len(sentences(one.said)) > 1:
             said += ". The whole line went there; if another sentence of it still holds, remember that again"
-        return Old(path, one, source), (said,)
+        copies, beside = [], []
+        for at, other in ((path, other) for path, inside in known.items() for other in inside if other is not one):
+            parts = sentences(other.said)
+            if len(parts) <= max(1, len(sentences(one.said))):
+                copies += [Old(at, other, source)] if is_duplicate(other.said, one.said) else []
+            elif any(is_duplicate(part, one.said) for part in parts):
+                beside.append(_place_of(memory, at, other))
+        notes = [said, *(f"replaced, too: {_place_of(memory, copy.path, copy.entry)}" for copy in copies)]
+        if beside:
+            notes.append(f"a line that says more says so, too, and stays: {'; '.join(beside[:CLOSEST])}")
+        return Old(path, one, source), copies, tuple(notes)
     why = f"{len(found)} lines match" if found else "no line matches"
-    every = [one for _, one in found] or _closest([one for inside in known.values() for one in inside], wanted)
-    near = "; ".join(one.said.splitlines()[0] for one in every[:CLOSEST])
-    hint = f"; the closest: {near}. Call again with the text of one of them" if near else ""
-    return None, (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
+    near = found or _closest([(path, one) for path, inside in known.items() for one in inside], wanted)
+    named_lines = "; ".join(_place_of(memory, path, one) for path, one in near[:CLOSEST])
+    hint = f"; the closest: {named_lines}. Call again with PATH:LINE of what it replaces" if near else ""
+    return None, (), (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
+
+
+def _body(memory: Memory, path: str) -> str:
+    return split_front_matter(memory.files.text_or_none(path) or "").body
+
+
+def _lines_above(memory: Memory, path: str) -> int:
+    """Returns how many lines the front matter of a file has."""
+    return split_front_matter(memory.files.text_or_none(path) or "").body_line - 1
+
+
+def _place_of(memory: Memory, path: str, one: Entry) -> str:
+    """Returns an entry for people: its place and its first line."""
+    return f"{path}:{_lines_above(memory, path) + one.start} {one.said.splitlines()[0]}"
+
+
+def _known(memory: Memory, fact: NewFact, path: str) -> list[Entry]:
+    """Returns the entries of a file that a fact may supersede. A derived line of MEMORY.md repeats another page."""
+    return [
+        one
+        for one in current_entries(_body(memory, path))
+        if one.said != fact.content.strip() and not (path == MEMORY and one.sources)
+    ]
+
+
+def _elsewhere(memory: Memory, project: Project | None) -> list[str]:
+    """Returns the knowledge files that may hold what a fact of a project supersedes: all but the journal, the user's
+    identity, and other projects' files."""
+    own = f"{PROJECTS}{project.slug}/" if project and project.slug else None
+    paths = (stat.path for stat in memory.files.walk("knowledge/") if stat.path.endswith(".md"))
+    closed = (JOURNALS, *OWN_HAND)
+    return [
+        path
+        for path in paths
+        if not path.startswith(closed) and (not path.startswith(PROJECTS) or (own and path.startswith(own)))
+    ]
+
+
+def _first_matching(known: Mapping[str, Sequence[Entry]], wanted: str) -> list[tuple[str, Entry]]:
+    """Returns the entries of the first file with any that `wanted` names."""
+    by_path = ([(path, one) for one in _matching(inside, wanted)] for path, inside in known.items())
+    return next(filter(None, by_path), [])
 
 
 def _matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
@@ -321,15 +376,23 @@ def _matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
     if exact or not text:
         return exact
     named = words(wanted)
-    inside = [one for one in known if _contains(named, words(one.said))]
+    inside = [
+        one
+        for one in known
+        if _contains(named, said := words(one.said))
+        and (len(named) >= LEAST_SHARE * len(said) or len(sentences(one.said)) == 1)
+    ]
     return inside or [one for one in known if is_duplicate(one.said, wanted)]
 
 
-def _closest(known: Sequence[Entry], wanted: str) -> list[Entry]:
-    """Returns up to CLOSEST entries that share words with `wanted`, the ones with the most words first."""
-    stems = stems_of_text(wanted)
-    shared = [(len(stems & stems_of_text(one.said)), one) for one in known]
-    return [one for count, one in sorted(shared, key=lambda pair: -pair[0])[:CLOSEST] if count]
+def _closest(known: Sequence[tuple[str, Entry]], wanted: str) -> list[tuple[str, Entry]]:
+    """Returns the entries, each with its file, that contain `wanted` or have enough of its words, the nearest first."""
+    stems, named = stems_of_text(wanted), words(wanted)
+    shared = [
+        (1.0 if _contains(named, words(one.said)) else len(stems & stems_of_text(one.said)) / max(1, len(stems)), place)
+        for place, (_, one) in enumerate(known)
+    ]
+    return [known[place] for share, place in sorted(shared, key=lambda found: -found[0]) if share >= LEAST_CLOSE]
 
 
 def _contains(one: Sequence[str], other: Sequence[str]) -> bool:

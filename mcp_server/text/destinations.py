@@ -97,12 +97,12 @@ def is_for_own_hand(path: str) -> bool:
     return path.casefold().startswith(OWN_HAND)
 
 
+JOURNALS, PROJECTS = "knowledge/journal/", "knowledge/projects/"
+
+
 def is_page(path: str) -> bool:
     """Returns whether a file is a page of items: a project's context, or the general page."""
-    return path == GENERAL_PAGE or (path.startswith("knowledge/projects/") and path.endswith("/context.md"))
-
-
-JOURNALS = "knowledge/journal/"
+    return path == GENERAL_PAGE or (path.startswith(PROJECTS) and path.endswith("/context.md"))
 
 
 def archived_path(path: str) -> str:

@@ -104,7 +104,7 @@ def test_who_asks_why_something_is_not_in_a_context_is_told(run: Run, workspace:
     journal.write_text(f"## 2026-02-11\n\n### boat\n- The bilge pump runs on 6 volts. {src}\n", "utf-8")
     asked = ("compile", "How many volts does the pump run on?", "--project", "greenhouse")
     shown = run(*asked, "--explain")
-    assert "no longer so: a newer line of its file says otherwise" in shown
+    assert "no longer so: a newer line says otherwise" in shown
     assert "another project's: boat" in shown
     assert "knowledge/journal/2026-02-11.md:4-4" in shown
     context = run(*asked)

@@ -271,7 +271,7 @@ async def test_a_line_that_a_newer_one_takes_back_is_named(projects: Memory) -> 
     assert "30 days instead" in result.text
     (found,) = [one for one in result.receipt.considered if one.id == f"{NOTES}:4-4"]
     assert (found.included, found.tokens, found.slot) == (False, 0, "knowledge")
-    assert found.reason == "no longer so: a newer line of its file says otherwise"
+    assert found.reason == "no longer so: a newer line says otherwise"
     assert found.score is not None
     assert f"{NOTES}:4-4 — no longer so" in result.receipt.markdown
 

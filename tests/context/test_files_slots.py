@@ -289,7 +289,7 @@ def test_a_projects_file_is_shown_without_what_a_later_line_takes_back() -> None
     assert f"Decided:\n- {instead}\n- {streams}" in result.text, "a person's own line stays"
     assert result.text.count(streams) == 1
     (gone,) = [one for one in result.receipt.considered if one.id == f"{context.path}:5-5"]
-    assert gone.reason == "no longer so: a newer line of its file says otherwise"
+    assert gone.reason == "no longer so: a newer line says otherwise"
 
 
 def test_lines_that_a_person_or_an_agent_wrote_hold_as_derived_ones_do() -> None:

@@ -41,7 +41,7 @@ async def test_a_line_that_a_newer_one_takes_back_is_not_pushed(lantern: Memory)
     assert "14 days can" not in text
     assert "30 days instead" in text
     old = considered["knowledge/projects/lantern/notes.md:4-4"]
-    assert (old["included"], old["reason"]) == (False, "no longer so: a newer line of its file says otherwise")
+    assert (old["included"], old["reason"]) == (False, "no longer so: a newer line says otherwise")
 
 
 async def test_the_turn_of_a_replaced_line_is_not_pushed_and_the_turn_that_replaced_it_is(lantern: Memory) -> None:

@@ -79,7 +79,7 @@ async def test_who_remembers_hears_of_what_is_nearly_the_same_and_stays(memory: 
     await remember(memory, NewFact("We use Postgres for the queue"), CALLER)
     (note,) = (await remember(memory, NewFact("We use Redis for the queue"), CALLER)).notes
     assert "- 2026-02-16: We use Postgres for the queue" in note
-    assert "action 'edit'" in note
+    assert "in supersedes" in note
     assert (await remember(memory, NewFact("The winter berth is paid"), CALLER)).notes == ()
 
 

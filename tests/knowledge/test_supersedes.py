@@ -196,3 +196,37 @@ async def test_what_is_recognized_and_remembered_is_told_once(memory: Memory, cl
 async def test_supersedes_needs_a_text_and_append(memory: Memory) -> None:
     with pytest.raises(Invalid, match="supersedes"):
         await remember(memory, new("x", "decision", " "), CALLER)
+
+
+async def test_every_line_that_says_the_old_thing_is_replaced_and_a_longer_one_is_named(memory: Memory) -> None:
+    old = "The cache is Redis on host alba."
+    longer = f"Deploys are on Tuesday afternoons only. {old} Ken is on call in March."
+    for fact, kind in ((old, "fact"), (longer, "decision")):
+        await remember(memory, NewFact(fact, kind, project="global"), CALLER)
+    await remember(memory, new(old, "decision"), CALLER)
+    done = await remember(memory, new("The cache is Valkey on host bora.", "decision", old), CALLER)
+    assert section(memory, "Key Decisions") == ["The cache is Valkey on host bora."]
+    assert f"\n- 2026-02-16: {old}\n" not in memory.files.read_text(MEMORY)
+    assert [note.partition(":")[0] for note in done.notes[-3:]] == [
+        "replaced",
+        "replaced, too",
+        "a line that says more says so, too, and stays",
+    ]
+    assert "Deploys are on Tuesday" in done.notes[-1]
+    few = await remember(memory, new("Deploys are on Friday.", "decision", "on call"), CALLER)
+    assert "nothing was replaced" in few.notes[-1], "two words of a long line do not name it"
+    assert "Deploys are on Tuesday" in few.notes[-1]
+
+
+async def test_what_is_replaced_is_found_on_the_page_of_another_person_too(memory: Memory) -> None:
+    def on_call(who: str, supersedes: str | None = None) -> NewFact:
+        return NewFact(f"{who} is on call this quarter", "person", project="global", supersedes=supersedes)
+
+    await remember(memory, NewFact("The bucket is in Frankfurt", "fact", project="global"), CALLER)
+    await remember(memory, on_call("Ken Adeyemi"), CALLER)
+    done = await remember(memory, on_call("Priya Raman", "Ken Adeyemi is on call this quarter"), CALLER)
+    assert done.notes[-1].startswith("replaced: Ken Adeyemi is on call this quarter")
+    assert "on call" not in memory.files.read_text("knowledge/people/ken-adeyemi.md")
+    assert "is on call" in memory.files.read_text("archive/people/ken-adeyemi.md").partition("## Replaced facts")[2]
+    done = await remember(memory, on_call("Ana Kovač", "the boiler of the boathouse"), CALLER)
+    assert done.notes[-1] == "nothing was replaced: no line matches 'the boiler of the boathouse'"
