@@ -195,10 +195,9 @@ class Exchange:
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
-    is all of its unit. `newer` is the day of another hit that states a newer value of the same thing, or "".
-    `exchange` is that of its turn, for a derived line of the turn that it comes from, if it was asked for. `source` is
-    that turn, if it was found. `cosine` compares it with the query by the embedder, `about` by the recognizer's
-    network; None if it has no vector."""
+    is all of its unit. `exchange` is that of its turn, for a derived line of the turn that it comes from, if it was
+    asked for. `source` is that turn, if it was found. `cosine` compares it with the query by the embedder, `about` by
+    the recognizer's network; None if it has no vector."""
 
     passage: Passage
     score: float
@@ -206,7 +205,6 @@ class Hit:
     cosine: float | None = None
     imported: bool = False
     whole: bool = True
-    newer: str = ""
     exchange: Exchange | None = None
     source: Passage | None = None
     about: float | None = None

@@ -35,10 +35,9 @@ from mcp_server.conversations.projects import project_asked, project_of, slugs_o
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, Withheld
+from mcp_server.model import Caller, Delivery, Project, SourceFile, Turn, Withheld
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
-from mcp_server.search.ranking import MAX_LINES_COMPARED, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, settled
 from mcp_server.storage.files import is_untouched_template
 from mcp_server.storage.values import SessionRow
@@ -294,7 +293,7 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
         clarity=clarity,
         checkpoint=conversation.left_off,
         last_session=await _before(memory, message, project, conversation),
-        page_order=tuple(map(_place, found.page)) if found else (),
+        page_order=tuple(f"{hit.passage.path}:{hit.passage.start}" for hit in found.page) if found else (),
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest,
         embedder=memory.embedder.name if memory.embedder else "none",
@@ -308,12 +307,8 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     files: call it in a thread."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
-    half = MAX_LINES_COMPARED // 2
-    judged = (*found.page[:half], *found.hits[:half]) if found else ()
-    newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
     sources = source_files(memory, inputs.local_date, asked.project, others)
-    files = tuple(_with_notes(source, newer) if newer else source for source in sources)
-    inputs = replace(inputs, files=files, anchors=anchored(memory))
+    inputs = replace(inputs, files=tuple(sources), anchors=anchored(memory))
     if found is None:
         return inputs
     worthwhile = push_policy.worthwhile(inputs.message, memory.recognizer(), found.hits, found.gate)
@@ -326,25 +321,11 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     new = linked_hits(found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), page_of)
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
     reasons = why_out([hit.passage for hit in every], others, page_of, memory.recognizer())
-    hits = []
-    for place, (hit, why) in enumerate(zip(every, reasons, strict=True)):
-        if day := newer.get(_place(hit)):
-            hit = replace(hit, passage=replace(hit.passage, text=with_note(hit.passage.text, day)))
-        hits.append(Candidate(hit, asked.references.get(hit.passage.path, 0), why, place in worth))
+    hits = [
+        Candidate(hit, asked.references.get(hit.passage.path, 0), why, place in worth)
+        for place, (hit, why) in enumerate(zip(every, reasons, strict=True))
+    ]
     return replace(inputs, hits=tuple(hits))
-
-
-def _with_notes(source: SourceFile, newer: Mapping[str, str]) -> SourceFile:
-    """Returns a file with a note in each line that has a newer statement; `newer` is its day, by place."""
-    rows = source.text.split("\n")
-    for number, row in enumerate(rows):
-        if (day := newer.get(f"{source.path}:{source.first_line + number}")) and not row.startswith("#"):
-            rows[number] = with_note(row, day)
-    return replace(source, text="\n".join(rows))
-
-
-def _place(hit: Hit) -> str:
-    return f"{hit.passage.path}:{hit.passage.start}"
 
 
 async def _conversation(memory: Memory, request: CompileRequest, caller: Caller) -> _Conversation:

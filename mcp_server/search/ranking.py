@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
@@ -95,9 +95,8 @@ _START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
-    """Returns the hits with every older value behind the hits that replace it. `newer` is set on an older one if both
-    answer the query alike, or if the replacement has at least the probability UNLIKE: less is enough for the order, but
-    a note would be wrong too often.
+    """Returns the hits with every older value behind the hits that may replace it. That is likely enough for the order
+    only: of 108 notes on hits of working conversations that they were no longer so, three to eight were right.
 
     Hits are ordered by the transcript and turn that they come from; transcript names begin with their time. Turns are
     compared only with the first hits, and not for a question about the past: comparing all turns lost a fifth of
@@ -127,11 +126,10 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     wanted = {place: one.stems & asked for place, one in statements.items()}
     giving_up = {place for place, one in statements.items() if changes(one.text)}
 
-    def newer_than(old: int) -> dict[int, float]:
-        """Returns the newer hits that replace the hit `old`, each with the probability of that, divided by the least
-        probability for a note: from 1 on, the old hit gets a note."""
+    def newer_than(old: int) -> list[int]:
+        """Returns the newer hits that may replace the hit `old`."""
         before, row = statements[old], chance_of[columns[old]]
-        newer: dict[int, float] = {}
+        newer: list[int] = []
         for new in compared[old]:
             after, chance = statements[new], row[columns[new]]
             if chance < ANSWERS_ALIKE - ROUNDING and new not in giving_up:
@@ -141,27 +139,17 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
             if chance and new in giving_up and supersedes(after.text, before.text):
                 odds = chance / (1 - chance) * math.exp(GIVES_UP)
                 chance = odds / (1 + odds)
-            least = _least_chance(before, after, wanted[old], wanted[new])
-            if chance >= least - ROUNDING:
-                newer[new] = chance / (least if least == ANSWERS_ALIKE else UNLIKE)
+            if chance >= _least_chance(before, after, wanted[old], wanted[new]) - ROUNDING:
+                newer.append(new)
         return newer
-
-    def may_replace(old: int, new: int) -> bool:
-        """Returns whether a note may name the newer hit: a line, or a turn that names what is given up or has another
-        number. Other turns may be requests, which state nothing ("write the text for the shipping page")."""
-        is_line = passages[new].turn is None
-        return is_line or new in giving_up or _has_another_number(statements[old], statements[new])
 
     ordered: dict[int, Hit] = {}
 
     def put(place: int) -> None:
-        newer = newer_than(place) if place in compared else {}
-        for new in newer:
+        for new in newer_than(place) if place in compared else ():
             if new not in ordered:
                 put(new)
-        likely = [orders[new] for new, share in newer.items() if share >= 1 - ROUNDING and may_replace(place, new)]
-        day = max(likely)[0].removeprefix("raw/conversations/")[:10].replace("/", "-") if likely else ""
-        ordered.setdefault(place, replace(hits[place], newer=day) if day else hits[place])
+        ordered.setdefault(place, hits[place])
 
     for place in range(len(hits)):
         if place not in ordered:
@@ -241,14 +229,6 @@ def _least_chance(old: Statement, new: Statement, wanted: frozenset[str], answer
 
 def _has_another_number(old: Statement, new: Statement) -> bool:
     return bool(old.numbers and new.numbers) and old.numbers.isdisjoint(new.numbers)
-
-
-def with_note(text: str, newer: str) -> str:
-    """Returns a text with a note that a newer statement, of the day `newer`, may replace it."""
-    if not newer:
-        return text
-    said = without_sources(text.rstrip())
-    return f"{said} (earlier: a newer statement is of {newer}){text.rstrip()[len(said) :]}"
 
 
 DIGITS = 6  # decimal places of terms: scores are the same on every machine

@@ -22,7 +22,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage, Project
 from mcp_server.search import gate, ranking
 from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
-from mcp_server.search.ranking import REACH, newest_first, with_note
+from mcp_server.search.ranking import REACH, newest_first
 from mcp_server.settings import Settings
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, TurnsNear
 from mcp_server.text.destinations import OWN
@@ -290,8 +290,7 @@ def _merged(shared: Found, own: Found, limit: int) -> Found:
 
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
-    cut = [snippet(without_sources(hit.passage.text), found.words) for hit in found.hits]
-    snippets = tuple(map(with_note, cut, [hit.newer for hit in found.hits]))
+    snippets = tuple(snippet(without_sources(hit.passage.text), found.words) for hit in found.hits)
     notes = list(found.messages)
     if found.hits and not found.gate.open:
         notes.append("the memory seems to have nothing about this: these are only the nearest passages")

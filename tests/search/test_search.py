@@ -17,7 +17,7 @@ from mcp_server.conversations.imports import ImportedSession, ImportedTurn, reco
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Hit, Passage, Project
-from mcp_server.search.ranking import RankingWeights, newest_first, with_note
+from mcp_server.search.ranking import RankingWeights, newest_first
 from mcp_server.search.search import SearchRequest, find, search, snippet, weights_of
 from mcp_server.settings_file import read_settings
 from mcp_server.storage.values import Depth
@@ -185,15 +185,8 @@ OTHER = hit(5, "The glaze room closes at 18:00 on Fridays.")
 NEW = hit(41, "Too hot: the kiln fires stoneware at 1210 degrees now.")
 
 
-def test_a_newer_value_goes_before_the_older_one_which_says_so() -> None:
-    first, second, third = newest_first((OLD, OTHER, NEW), "how hot does the kiln fire stoneware?")
-    assert (first, third) == (NEW, OTHER)
-    assert (second.passage, second.newer) == (OLD.passage, "2026-11-02")
-    line = "- 2026-11-02: it fires at 1240 [src: raw/conversations/a.md#3]"
-    noted = (
-        "- 2026-11-02: it fires at 1240 (earlier: a newer statement is of 2026-11-04) [src: raw/conversations/a.md#3]"
-    )
-    assert with_note(line, "2026-11-04") == noted
+def test_a_newer_value_goes_before_the_older_one() -> None:
+    assert newest_first((OLD, OTHER, NEW), "how hot does the kiln fire stoneware?") == (NEW, OLD, OTHER)
 
 
 def test_hits_about_different_things_keep_their_order() -> None:
@@ -215,20 +208,12 @@ ASKED = "what time does the ceremony start?"
 
 
 def test_a_newer_short_turn_goes_before_the_first_hit() -> None:
-    first, second, third = newest_first((STARTS, OTHER, MOVED), ASKED)
-    assert (first, third) == (MOVED, OTHER)
-    assert (second.passage, second.newer) == (STARTS.passage, "2026-11-02")
+    assert newest_first((STARTS, OTHER, MOVED), ASKED) == (MOVED, STARTS, OTHER)
 
 
-def test_a_hit_that_is_only_somewhat_likely_to_be_replaced_goes_behind_without_a_note() -> None:
+def test_a_hit_that_is_only_somewhat_likely_to_be_replaced_goes_behind() -> None:
     old, new = turn(3, "the printer in Perg prints the flyers"), turn(41, "we print 300 flyers in Perg on Monday")
     assert newest_first((old, new), "who prints the flyers?") == (new, old)
-
-
-def test_a_later_request_about_the_subject_gives_no_note() -> None:
-    stated = hit(3, "Actually, let's make free shipping start at 89 € instead of 79.")
-    request = turn(41, "write the text for the free shipping page of the shop")
-    assert [one.newer for one in newest_first((stated, request), "free shipping")] == ["", ""]
 
 
 def test_the_agents_echo_replaces_nothing() -> None:
