@@ -75,6 +75,9 @@ Half of the room is for rules, because search rarely finds a rule for the prompt
 With a message, all but the rules share the room by their rank.
 """
 
+ORDER = "oldest first, a later line overrides an earlier one"
+"""Said of the lines in force, which have no dates: one that was replaced may still stand beside the newer one."""
+
 LENGTH_STEP = 80
 """Characters. Without a message, lines shorter than this come before lines shorter than twice this, and so on; among
 lines of about one length the newest come first. Short lines say more per token, and search finds a long line for a
@@ -144,7 +147,7 @@ def fill(filling: Filling, room: Room) -> Section:
         kept = [one for one in kept if not any(_repeats(one.said, text) for text in told)]
     if not kept:
         return NOTHING
-    heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
+    heading = label("what holds", f"{', '.join(dict.fromkeys(one.path for one in kept))}; {ORDER}")
     of_section = Counter(one.section for one in kept)
     headings = sum(meter.line(heading_of(titles[section], count - 1, count)) for section, count in of_section.items())
     left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
