@@ -29,6 +29,10 @@ LONG = 220
 
 _FENCE = re.compile(r"^\s*(?:>\s*)*(`{3,}|~{3,})")
 _RULE = re.compile(r"[|:\-\s=*_]+")
+_LOGGED = re.compile(
+    r"\W{0,3}(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d |\d\d[/.]\w{2,3}[/.]\d{2,4}[: ])?\d\d:\d\d:\d\d(?!\d)"
+)
+"""Begins a line of a program's log, which nobody says: a time with seconds, with or without the day."""
 _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[([ xX])\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s+")
 _OPTION = re.compile(
@@ -77,7 +81,7 @@ class Sentence:
 
 
 def sentences(message: str) -> list[Sentence]:
-    """Returns the sentences of a message in order, without code blocks, table rules and list marks."""
+    """Returns the sentences of a message in order, without code blocks, lines of logs, table rules and list marks."""
     found: list[Sentence] = []
     lines: list[int] = []
     fence = ""
@@ -97,7 +101,7 @@ def sentences(message: str) -> list[Sentence]:
         text = line.strip()
         with_next = len(before) + 1 + len(text.split(" ", 1)[0])
         apart, before = len(before) < WRAPPED or with_next <= longest, text
-        if not text or _RULE.fullmatch(text) or len(text) > MAX_LINE:
+        if not text or _RULE.fullmatch(text) or len(text) > MAX_LINE or _LOGGED.match(text):
             continue
         layout: Layout = "paragraph"
         box = ""

@@ -19,6 +19,7 @@ from mcp_server.understanding.judging import LEAST, Found, Judged, clean
 from mcp_server.understanding.lines import LONGEST, decision_lines
 from mcp_server.understanding.model import Model, recognizer
 from mcp_server.understanding.recognizer import is_real, is_task, linked, read
+from mcp_server.understanding.sentences import sentences
 from tests.checkpoints.injected import INJECTED
 from tests.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
 
@@ -150,6 +151,21 @@ def test_a_sentence_that_needs_the_one_before_it_belongs_to_the_same_open_item()
 def test_lines_without_a_mark_at_their_end_are_told_apart_unless_the_text_is_wrapped(said: str, quoted: str) -> None:
     (fact,) = texts("fact", said, "Noted.")
     assert quoted in fact
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-03-02 02:30:00 INFO loader.batch batch=0 rows=921",
+        "[2026-03-02T02:30:00Z] batch 217 deadlocked",
+        "Mar  2 02:30:00 harbor-db-01 postgres[811]: deadlock detected",
+        "02:30:00.114 retrying in 5 s",
+        "02/Mar/2026:02:30:00 +0000 GET /health 200",
+    ],
+)
+def test_nobody_says_a_line_of_a_log(line: str) -> None:
+    found = [one.text for one in sentences(f"Look at this:\n{line}\nAt 02:30:00 it stops.")]
+    assert found == ["Look at this:", "At 02:30:00 it stops."]
 
 
 def test_a_sentence_without_a_word_about_anything_is_not_quoted() -> None:
