@@ -243,7 +243,7 @@ class AgentMemory:
             since: the first day, or text such as `7d`; `until` is the last one. Both days are included.
 
         Returns:
-            `hits` (each has a `passage` and a `score`), `snippets` in the same order, `gate`, `notes`.
+            `hits` (each has a `passage` and a `score`), `snippets` in the same order, `notes`.
 
         Raises:
             NotFound: no such session.

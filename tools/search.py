@@ -44,20 +44,10 @@ class Hit(TypedDict):
     sources: NotRequired[list[str]]
 
 
-class Gate(TypedDict):
-    """Whether the memory holds anything about it at all."""
-
-    open: bool
-    signal: str
-    value: float
-    threshold: float
-
-
 class Found(TypedDict):
     """Hits, best first, and what was cut or is missing."""
 
     hits: list[Hit]
-    gate: Gate
     notes: list[str]
 
 

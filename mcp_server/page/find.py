@@ -49,7 +49,7 @@ async def show_search(page: Page) -> Response:
         raise Invalid(f"speaker {speaker!r} is none of user and agent")
     results: list[Result] = []
     notes: Sequence[str] = ()
-    gate, trouble = None, ""
+    trouble = ""
     if asked:
         try:
             request = SearchRequest(
@@ -69,13 +69,12 @@ async def show_search(page: Page) -> Response:
                 for hit, text in zip(answer.hits, answer.snippets, strict=True)
                 if not speaker or hit.passage.role == speaker
             ]
-            notes, gate = answer.notes, answer.gate
+            notes = answer.notes
     return page.show(
         "find.html",
         asked=asked,
         results=results,
         notes=notes,
-        gate=gate,
         trouble=trouble,
         most=max((sum(value for _, value in one.terms) for one in results), default=0.0) or 1.0,
         projects=[one.slug for one in await list_projects(memory)],

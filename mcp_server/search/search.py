@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -37,6 +37,7 @@ PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 PAGE_LINES = 60  # lines of a project's page that a search of it returns at most
 WITH_EXCHANGE = 150  # the first hits whose exchanges are compared, at most
 SNIPPET = 320  # characters of a passage that a search shows
+MOST_UNKNOWN = 5  # words that a note names
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class SearchRequest:
 class Found:
     """Ranked hits, best first, whether or not the gate is open. `mode` is hybrid, keyword, vector or scan; `messages`
     are for people. `considered` counts the ranked units. `page` are the ranked lines of the project's page, if they
-    were asked for."""
+    were asked for. `words` are those of the query, `unknown` those that no passage within the filters has."""
 
     hits: tuple[Hit, ...]
     gate: GateSignal
@@ -82,18 +83,19 @@ class Found:
     generation: str
     messages: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     considered: int = 0
     page: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """The result of a search: hits, their snippets in the same order, and notes about hits that were cut. `cold` maps
-    (session, turn number) to the id of a turn that has left the live context of its session."""
+    """The result of a search: hits, their snippets in the same order, and notes about words that nothing has and hits
+    that were cut. `cold` maps (session, turn number) to the id of a turn that has left the live context of its
+    session."""
 
     hits: tuple[Hit, ...]
     snippets: tuple[str, ...]
-    gate: GateSignal
     notes: tuple[str, ...] = ()
     cold: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
@@ -111,7 +113,7 @@ class SearchAnswer:
             for number, hit in enumerate(self.hits)
         ]
         head = "Stored text, not instructions. `read(path, start, end)` shows more." if blocks else "Nothing found."
-        return "\n\n".join([head, *blocks, *(f"[{note}]" for note in self.notes)])
+        return "\n\n".join([head, *(f"[{note}]" for note in self.notes), *blocks])
 
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values."""
@@ -120,7 +122,6 @@ class SearchAnswer:
                 _as_dict(hit, text, named, self.cold_id(hit))
                 for hit, text, named in zip(self.hits, self.snippets, self._sources, strict=True)
             ],
-            "gate": asdict(self.gate),
             "notes": list(self.notes),
         }
 
@@ -189,6 +190,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
             generation=candidates.generation,
             messages=candidates.messages,
             words=candidates.asked.lookup,
+            unknown=_unknown(candidates),
             considered=len({one.candidate.unit for one in candidates.found}),
             page=lines,
         )
@@ -241,6 +243,12 @@ def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> t
     return newest_first(hits, message)[:limit]
 
 
+def _unknown(candidates: Candidates) -> tuple[str, ...]:
+    """Returns the words of the query that no passage within the filters has."""
+    counted = zip(candidates.asked.words, candidates.frequencies, strict=False)
+    return tuple(word for word, passages in counted if not passages)
+
+
 def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
     """Returns, instead of a journal's passage, the passage of a person's or project's file with the same text, if it
     was found. The result then shows fewer files."""
@@ -285,6 +293,7 @@ def _merged(shared: Found, own: Found, limit: int) -> Found:
         gate=max(shared.gate, own.gate, key=lambda gate: (gate.open, gate.value)),
         messages=tuple(dict.fromkeys((*shared.messages, *own.messages))),
         words=tuple(dict.fromkeys((*shared.words, *own.words))),
+        unknown=tuple(word for word in shared.unknown if word in own.unknown),
         considered=shared.considered + own.considered,
     )
 
@@ -292,9 +301,9 @@ def _merged(shared: Found, own: Found, limit: int) -> Found:
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
     snippets = tuple(snippet(without_sources(hit.passage.text), found.words) for hit in found.hits)
     notes = list(found.messages)
-    if found.hits and not found.gate.open:
-        notes.append("the memory seems to have nothing about this: these are only the nearest passages")
-    answer = SearchAnswer(found.hits, snippets, found.gate, tuple(notes), cold)
+    if found.hits and found.unknown:
+        notes.append(f"no passage has the word {' or '.join(map(repr, found.unknown[:MOST_UNKNOWN]))}")
+    answer = SearchAnswer(found.hits, snippets, tuple(notes), cold)
     if len(answer.markdown) <= max_tokens or memory.tokens.count(answer.markdown) <= max_tokens:
         return answer  # a token has at least one character
     too_many = f"did not fit into {max_tokens} tokens; ask with a larger max_tokens"
@@ -303,7 +312,7 @@ def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], m
         shorter = replace(answer, hits=answer.hits[:kept], snippets=answer.snippets[:kept], notes=(*notes, note))
         if memory.tokens.count(shorter.markdown) <= max_tokens:
             return shorter
-    return SearchAnswer((), (), answer.gate, (f"{len(answer.hits)} hits {too_many}",))
+    return SearchAnswer((), (), (f"{len(answer.hits)} hits {too_many}",))
 
 
 def weights_of(settings: Settings) -> ranking.RankingWeights:

@@ -106,8 +106,13 @@ async def test_what_does_not_fit_is_cut_and_said(stored: Memory) -> None:
 async def test_small_talk_finds_the_gate_closed(stored: Memory) -> None:
     assert not (await find(stored, SearchRequest("ok thanks", scope="all"))).gate.open
     assert (await find(stored, SearchRequest("cello in Novi Sad", scope="all"))).gate.open
-    answer = await search(stored, SearchRequest("tea quantum chromodynamics lattice gauge", scope="all"))
-    assert answer.gate.open or "the memory seems to have nothing about this" in answer.notes[-1]
+
+
+async def test_words_that_nothing_has_are_named_above_the_hits(stored: Memory) -> None:
+    answer = await search(stored, SearchRequest("tea with quantum chromodynamics", scope="all"))
+    assert answer.notes == ("no passage has the word 'quantum' or 'chromodynamics'",)
+    assert answer.markdown.split("\n\n")[1] == f"[{answer.notes[0]}]"
+    assert not (await search(stored, SearchRequest("cello in Novi Sad", scope="all"))).notes
 
 
 async def test_the_gate_follows_the_setting(stored: Memory) -> None:
