@@ -175,7 +175,16 @@ def test_the_oldest_dated_entries_are_cut_first(budget: int) -> None:
     assert shown == list(range(120 - len(shown), 120))
     assert "- Undated." in text
     left = 120 - len(shown)
-    assert text.endswith(f"[cut: {left} lines are left out, the oldest entries first; read {MEMORY}]")
+    which = "the oldest entries without a word of the message"
+    assert text.endswith(f"[cut: {left} lines are left out, {which} first; read {MEMORY}]")
+
+
+def test_an_old_entry_with_words_of_the_message_is_cut_after_newer_ones_without() -> None:
+    text = "\n".join(["- 2025-01-01: The spare key hangs in the pantry.", *LESSONS])
+    assert "pantry" not in compiled(1024, files=(file(MEMORY, text),)).text
+    shown = compiled(1024, files=(file(MEMORY, text),), message="where does the spare key hang?").text
+    assert "pantry" in shown
+    assert "the oldest entries without a word of the message first" in shown
 
 
 def test_an_anchored_entry_is_cut_last() -> None:

@@ -67,6 +67,7 @@ from mcp_server.text.markdown import as_shown, sections, without_comments
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import words
 from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room, shared_out
+from mcp_server.understanding.cues import subject_stems
 
 KINDS = ((RULES, "Rules", 0.5), (DECISIONS, "Decided", 0.35), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
 """Section of the page, its heading in the context, and its share of the room if not everything fits.
@@ -335,6 +336,7 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
         wanted: list[Prepared] = []
         reasons = [_ruled_out(filling.inputs, source) for source in sources]
         said = frozenset() if all(reasons) else said_above(filling)
+        asked = subject_stems(filling.inputs.message)
         for source, reason in zip(sources, reasons, strict=True):
             rest = source if reason else without(source, _out(filling.inputs, source, said))
             if rest.withheld and not reason and not _says_something(rest.text):
@@ -343,7 +345,7 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
                 if one.reason != reason:  # else the line for the whole file says it
                     place = f"{rest.path}:{one.start}-{one.end}" if one.end else rest.path
                     considered.append(Considered(place, name, rest.path, False, one.reason))
-            file = None if reason else prepared(name, rest, filling.inputs.anchors)
+            file = None if reason else prepared(name, rest, filling.inputs.anchors, asked)
             if file is not None:
                 wanted.append(file)
             elif source.text.strip() or not source.withheld:
@@ -382,12 +384,13 @@ class Shown:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A file ready to be shown: its label and neutralized text, from line `source.first_line` of the file on. `anchors`
-    are the anchored texts, which protect entries from being cut."""
+    are the anchored texts, which protect entries from being cut, `asked` the subject's stems of the message."""
 
     source: SourceFile
     head: str
     text: str
     anchors: tuple[str, ...] = ()
+    asked: frozenset[str] = frozenset()
 
     def need(self, room: Room, meter: Meter) -> int:
         """Returns the tokens of the whole block, or all tokens of `room` if the block cannot fit."""
@@ -433,7 +436,10 @@ class Prepared:
         def text(count: int) -> str:
             gone = left(count)
             kept = tight("\n".join("" if number in gone else line for number, line in enumerate(lines, 1)))
-            return f"{kept}\n[cut: {len(gone)} lines are left out, the oldest entries first; read {path}]"
+            which = (
+                "the oldest entries without a word of the message first" if self.asked else "the oldest entries first"
+            )
+            return f"{kept}\n[cut: {len(gone)} lines are left out, {which}; read {path}]"
 
         count = bisect_left(range(len(order)), True, lo=1, key=lambda number: inside.holds(text(number), meter))
         if count == len(order):
@@ -443,13 +449,17 @@ class Prepared:
         return Shown(f"{self.head}\n{text(count)}", shown, False)
 
     def _leaving(self, inside: Room, meter: Meter) -> list[range]:
-        """Returns blocks of lines (from 1) in the order of cutting: the oldest dated entries, other lines from the end,
-        the newest entries, then anchored ones. Empty if no entry is dated."""
+        """Returns blocks of lines (from 1) in the order of cutting: the oldest dated entries without a word of the
+        message, those with few, other lines from the end, the newest entries, then anchored ones. Empty if no entry is
+        dated."""
         found = entries(self.text)
         in_name = _DAY_IN_NAME.search(self.source.path)
         day = in_name[1] if in_name else ""
         kept = anchored_entries(self.anchors, self.source.path, found, self.source.first_line - 1)
-        dated = sorted((one for one in found if one.date or day), key=lambda one: (one.date or day, one.start))
+        dated = sorted(
+            (one for one in found if one.date or day),
+            key=lambda one: (len(self.asked & subject_stems(one.said)), one.date or day, one.start),
+        )
         blocks = [range(one.start, one.end + 1) for one in dated if one.start not in kept]
         share = Room(inside.tokens // _NEWEST_SHARE, inside.bytes // _NEWEST_SHARE)
         lines = self.text.split("\n")
@@ -471,7 +481,9 @@ class Prepared:
         return [*blocks[: len(blocks) - len(newest)], *others, *newest, *anchored] if blocks else []
 
 
-def prepared(name: str, source: SourceFile, anchors: tuple[str, ...] = ()) -> Prepared | None:
+def prepared(
+    name: str, source: SourceFile, anchors: tuple[str, ...] = (), asked: frozenset[str] = frozenset()
+) -> Prepared | None:
     """Returns a file ready to be shown under the label `name`, with the labels of its wiki links instead of them; None
     if it has no text."""
     text = as_shown(file_text(source.text))
@@ -479,7 +491,7 @@ def prepared(name: str, source: SourceFile, anchors: tuple[str, ...] = ()) -> Pr
     if blank == len(text):
         return None
     shown = replace(source, text=source.text.split("\n", blank)[-1], first_line=source.first_line + blank)
-    return Prepared(shown, label(name, source.path), text[blank:], anchors)
+    return Prepared(shown, label(name, source.path), text[blank:], anchors, asked)
 
 
 def account(slot: str, source: SourceFile, *, included: bool, reason: str, **more: Any) -> Considered:
