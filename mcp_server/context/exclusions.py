@@ -66,6 +66,7 @@ NO_LONGER_SO = "no longer so: a newer line says otherwise"
 NOT_IN_FORCE = ENDED - {CLOSED}
 """Sections with lines that no longer hold. What was done stays true."""
 
+_REPLACED = re.compile(r"\(replaced \d{4}-\d{2}-\d{2}(?: on request)?\)$")
 ANOTHERS = "another project's: {}"
 ONLY_ASKS = "a question or a task, which states nothing"
 BY_PROGRAM = "written by a program under the user's name"
@@ -146,12 +147,18 @@ def why_out(
         section = one.title.rsplit(" › ", 1)[-1]
         project = _project_of(one.text) if one.category == "memory" else section
         another = one.category in ("journal", "memory") and project in others and is_derived(one.text)
-        gone = (one.path, one.start) in overtaken or section in NOT_IN_FORCE
+        gone = (one.path, one.start) in overtaken or section in NOT_IN_FORCE or _was_replaced(one.text)
         reason = NO_LONGER_SO if gone else ANOTHERS.format(project) if another else ""
         if not reason and one.category == "conversation" and one.role == "user":
             reason = BY_PROGRAM if model.by_program(one.text) else ONLY_ASKS if model.only_asks(one.text) else ""
         reasons.append(reason)
     return reasons
+
+
+def _was_replaced(text: str) -> bool:
+    """Returns whether each line of a text says that it was replaced."""
+    rows = [without_sources(row).rstrip() for row in text.split("\n") if row.strip() and not row.startswith("#")]
+    return bool(rows) and all(map(_REPLACED.search, rows))
 
 
 def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:

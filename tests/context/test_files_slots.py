@@ -65,8 +65,18 @@ def test_caps_and_floors_hold_with_everything_full(budget: int, delivery: str) -
 
 
 def test_every_file_of_p1_gets_something_even_if_the_first_would_take_all() -> None:
-    taken = slots(compiled(2048, files=tuple(FULL.values()), hits=HITS))
-    assert all(taken[name] > 20 for name in ("memory", "journal", "active projects", "project"))
+    found = compiled(4096, files=tuple(FULL.values()), hits=HITS)
+    for name in ("memory", "journal", "active projects", "project"):
+        assert f"<!-- {name}: " in found.text
+        assert " of a file that" in found.text.partition(f"<!-- {name}: ")[2].partition("<!--")[0]
+
+
+def test_a_file_of_which_only_a_heading_would_fit_is_left_out() -> None:
+    found = compiled(1024, files=tuple(FULL.values()), hits=HITS)
+    blocks = [block for block in found.text.split("<!-- ")[1:] if "[cut: " in block]
+    assert blocks
+    assert all(" of a file that" in block for block in blocks)
+    assert any(one.slot == "journal" and not one.included for one in found.receipt.considered)
 
 
 def test_the_kilobyte_caps_hold_while_other_slots_need_the_room() -> None:

@@ -406,7 +406,7 @@ class Prepared:
             if newest is not None:
                 return newest if inside.tokens >= _LEAST_TOKENS else None
         shown = beginning(self.text, inside, meter, self._mark)
-        if not shown.text or (not shown.whole and inside.tokens < _LEAST_TOKENS):
+        if not shown.whole and (inside.tokens < _LEAST_TOKENS or not _says_something(self.text[: shown.end])):
             return None
         text = min(f"{self.head}\n{tight(shown.text)}", f"{self.head}\n{shown.text}", key=meter)
         return Shown(text, frozenset(range(self._first_left_out(shown.end))), shown.whole)
