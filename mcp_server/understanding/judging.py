@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Literal
 
-from mcp_server.understanding.cues import cues, subject_stems
+from mcp_server.understanding.cues import cues, subject_stems, word_list
 from mcp_server.understanding.features import Message
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, is_question, only_options, options_in
+from mcp_server.understanding.sentences import (
+    MAX_MESSAGE,
+    Sentence,
+    choice_of,
+    is_question,
+    only_options,
+    options_in,
+)
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
@@ -118,7 +125,7 @@ def _judged(message: Message, model: Model) -> Judged:
     clauses = {place: _clauses_after(message, place) for place, label in enumerate(labels) if label}
     labeled = {at for places in clauses.values() for at in places}
     chosen = chosen_options(message)
-    rejected = [bool(chosen) and _option(message, one) not in (0, *chosen) for one in message.sentences]
+    rejected = [bool(chosen) and _is_of_another(message, one, chosen) for one in message.sentences]
     found: _ByKind = {}
     for kind, least in LEAST.items():
         left = [
@@ -210,6 +217,16 @@ def _option(message: Message, sentence: Sentence) -> int:
     if choice.by_order:
         return sentence.point if sentence.layout == "bullet" else 0
     return sentence.option if choice.options else sentence.point
+
+
+def _is_of_another(message: Message, sentence: Sentence, chosen: Collection[int]) -> bool:
+    """Returns whether a sentence belongs to an option that was not chosen, or recommends one: "I'd take the second"."""
+    option = _option(message, sentence)
+    if option:
+        return option not in chosen
+    text = message.in_english(sentence.text)
+    advised = choice_of(text, word_list(text), [text], 0).options if "propose" in cues(text) else ()
+    return bool(advised) and not set(advised) & set(chosen)
 
 
 def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:

@@ -190,6 +190,9 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     for group in groups:
         is_last, settling = group is groups[-1], _settling(group)
         question = _last_question(messages[place])
+        if _answers_only(reply, messages[place], group):
+            lines.append(Line(_joined(group), group, place + 1, _at(place, group), _joined(settling)))
+            continue
         if question and is_last and group[-1].place < question.place and not group[0].labeled:
             group, settling = [*group, question], [*settling, question]
         text, short, quotes = _joined(group), _joined(settling), _at(place, group)
@@ -199,6 +202,10 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
         if answer and (is_last or _changes(reply)):
             least = AMENDING * max(one.probability for one in answer)
             whole = _joined(answer)
+            if _refuses(reply):
+                about = subject_stems(whole)
+                refused = [one for one in group if not about.isdisjoint(subject_stems(one.text))]
+                text = short = _joined(refused or group)
             said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
             told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
             text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
@@ -363,6 +370,20 @@ def _points_back(messages: Sequence[Message], place: int, text: str) -> bool:
     return after_agent and sum(map(str.isalpha, subject_stems(text))) <= 1
 
 
+def _answers_only(reply: Message, before: Message, group: Sequence[Found]) -> bool:
+    """Returns whether the agent's message ends with a question about something else than its proposal `group`, and the
+    reply only answers that: "The insurance goes to Helvar. And the electrician?", "1,720 for the spots."."""
+    question = _last_question(before)
+    if question is None or group[0].labeled or group[-1].place >= question.place or chosen_options(before):
+        return False
+    accepts, amends, refuses = (reply.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
+    if accepts + amends >= AMENDS or refuses >= REFUSES:
+        return False
+    asked = subject_stems(question.text)
+    has_subject = len(asked) >= CLEAR or _ADDS.match(question.text)  # not "How many would be sensible?"
+    return bool(has_subject) and asked.isdisjoint(subject_stems(_joined(group)))
+
+
 def _at(place: int, sentences: Iterable[Found]) -> tuple[tuple[int, int], ...]:
     return tuple((place, one.place) for one in sentences)
 
@@ -443,6 +464,8 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     plainly = len(said.split()) <= PLAIN_ANSWER and messages[place + 1].acts.get("accept", 0.0) >= ACCEPTS
     if plainly or not _refers(messages[place + 1], messages[place], said):
         return []
+    if _answers_only(messages[place + 1], messages[place], groups_of(of(place).found["decision"], "decision")[-1]):
+        return []
     subject = subject_stems(said)
     goes_on = answer[0].place > 0 and len(subject) >= CLEAR and not chosen_options(messages[place])
     return [] if goes_on and subject.isdisjoint(before) else [*_verdict(messages[place + 1], answer), *answer]
@@ -477,14 +500,25 @@ def _changes(answer: Message) -> bool:
 def _with_answer(proposal: str, said: str, answer: Message) -> str:
     """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
     left = clipped_at_clause(proposal, LONGEST - len(said) - 12)
-    accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
-    if answer.previous is not None and chosen_options(answer.previous):
-        accepts, refuses = 1 - amends, 0.0  # what it refuses are the other options
-    if refuses >= max(REFUSES, accepts + amends) and not _begins_with_yes(answer):
+    if _refuses(answer):
         return f"{said} (refused: {left})"
+    accepts, amends, refuses = _verdicts(answer)
     is_changed = accepts < AGREES * max(amends, refuses) or _has_new_number(answer)
     word = "answer" if accepts + amends < AMENDS else "amended" if is_changed else "agreed"
     return f"{left} ({word}: {said})"
+
+
+def _verdicts(answer: Message) -> tuple[float, float, float]:
+    """Returns the probabilities that an answer accepts, amends and refuses the message before."""
+    accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
+    if answer.previous is not None and chosen_options(answer.previous):
+        return 1 - amends, amends, 0.0  # what it refuses are the other options
+    return accepts, amends, refuses
+
+
+def _refuses(answer: Message) -> bool:
+    accepts, amends, refuses = _verdicts(answer)
+    return refuses >= max(REFUSES, accepts + amends) and not _begins_with_yes(answer)
 
 
 def _has_new_number(answer: Message) -> bool:

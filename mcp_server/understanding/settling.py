@@ -52,6 +52,9 @@ LEAST_STATEMENTS = 8
 _REPLY = re.compile(r"\((?:agreed|answer|amended|refused): ")
 """Begins the user's answer that a line quotes; it is no word of the statement."""
 
+INSTEAD = stems_of_text("instead")
+"""Says that something changes, not what: two changes that share only this word are about different things."""
+
 _DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _QUANTITY = re.compile(r"\d+(?:[.,:]\d+)*\s*(%|€|\$|[a-z]+)", re.IGNORECASE)
@@ -76,7 +79,7 @@ class Statement:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        return stems_of_text(_REPLY.sub("(", self.text))
+        return stems_of_text(_REPLY.sub("(", self.text)) - INSTEAD
 
     @cached_property
     def words(self) -> frozenset[str]:

@@ -57,6 +57,30 @@ def test_a_refusal_is_a_decision_and_names_the_refused_proposal_last() -> None:
     assert decision.startswith("no, no Rust here. We stay with Python for the parser. (refused: I suggest we rewrite")
 
 
+def test_a_question_about_something_else_is_told_with_its_answer_but_not_with_the_proposal() -> None:
+    said = (
+        "The other one has an excess of 1,000.",
+        "Then I'd insure the boat with Allianz for 640 euros a year. And the sailmaker?",
+        "His offer says 1,720 for the mainsail.",
+        "Noted.",
+    )
+    assert texts("decision", *said) == ["Then I'd insure the boat with Allianz for 640 euros a year."]
+    assert "His offer says 1,720 for the mainsail." in texts("fact", *said)
+
+
+def test_advice_for_an_option_that_was_not_chosen_is_not_told() -> None:
+    (decision,) = texts(
+        "decision",
+        "What do we serve?",
+        "1. Wine and beer, about 9 euros a guest\n2. Sparkling wine only, 5 euros\n3. Juice and coffee, 3 euros\n\n"
+        "With 70 guests I would take the second.",
+        "3, the county pays for no alcohol.",
+        "Noted.",
+    )
+    assert decision.startswith("Juice and coffee, 3 euros")
+    assert "take the second" not in decision
+
+
 def test_an_amendment_is_told_with_the_proposal() -> None:
     said = ("and backups?", f"{PROPOSAL} OK?", "Yes, with one change: 30 copies.", "Set up that way.")
     assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]

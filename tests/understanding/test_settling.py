@@ -69,6 +69,20 @@ def test_a_decision_that_takes_another_back_replaces_it_and_others_stay() -> Non
     assert len(states) == 2
 
 
+def test_two_changes_of_different_things_leave_each_other_in_force() -> None:
+    old, new = (
+        Statement("decision", text, (START + timedelta(days=day), "", 1), 0.9)
+        for day, text in enumerate(
+            (
+                "Declan swapped the radio: it's now the SX1262 instead of the RFM95, because of RX current 4.6 mA",
+                "The antennas come from Farnell instead of Mouser.",
+            )
+        )
+    )
+    settle([old, new])
+    assert old.state == "current"
+
+
 def test_an_item_that_was_said_twice_is_closed_as_one() -> None:
     one, other = (
         Statement("open", text, (START, "", turn))
