@@ -24,7 +24,7 @@ from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchor import anchor, anchors
 from mcp_server.knowledge.remember import NewFact, Remembered, remember
 from mcp_server.memory import Memory
-from mcp_server.text.destinations import Kind
+from mcp_server.text.destinations import Kind, NeedsProject
 
 FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
 
@@ -195,7 +195,10 @@ def remember_command(content: str | None, **options: Any) -> None:
     fact = NewFact(content=given_or_piped(content), **options)
 
     async def act(memory: Memory) -> Remembered:
-        done = await remember(memory, fact, shell.caller())
+        try:
+            done = await remember(memory, fact, shell.caller())
+        except NeedsProject as error:
+            raise Invalid(f"{error}; or name the project: --project NAME") from error
         if done.diff:  # without a server a hook reads index and brief from disk
             await catch_up(memory)
             await briefs.refresh(memory)

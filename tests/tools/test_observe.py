@@ -136,3 +136,11 @@ async def test_a_session_that_is_named_counts_as_this_connections(tmp_path: Path
     async with connected(tmp_path) as client:
         await client.call_tool("remember", {"content": "The boat is blue.", "session": "mine"})
         assert await say(client, "Go on") == "mine"
+
+
+async def test_notes_of_a_project_without_one_are_refused_with_what_the_caller_can_do(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        said = await refused(client, "remember", content="The API is frozen.", kind="project")
+        assert "use kind 'open'" in said
+        assert "NAME" not in said
+        await call(client, "remember", content="The API is frozen.", kind="open")
