@@ -148,7 +148,7 @@ async def _do(connection: Connection, action: str, item: str, named: str | None)
     if action in ("anchor", "unanchor"):
         if not item:
             raise Invalid(f"{action} needs an item")
-        return (await anchor(memory, item, action == "anchor")).markdown
+        return await clarity.anchored_text(memory, await anchor(memory, item, action == "anchor"), session)
     if action == "prune":
         meant = await clarity.session_meant(memory, session)
         return clarity.pruned_text(await prune(memory, meant, dry_run=False))
