@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired
 
 from mcp.server.mcpserver import Context
@@ -84,12 +85,14 @@ def tool(connection: Connection) -> Tool:
         """Use when you need something particular from earlier conversations or notes: who said what, when, why. Answers
         with the best passages; `read` shows the lines around them."""
         from mcp_server.search import search as action
+        from mcp_server.search.query import unknown_values
 
         memory = await connection.memory()
         project = await connection.project(client_of(ctx))
         where = "all" if session else scope  # a conversation that was named may be of another project
         request = action.SearchRequest(query, limit, category, where, mode, session, since, until, project)
         found = await action.search(memory, request, max_tokens, await connection.personal())
+        found = replace(found, notes=(*unknown_values(query, memory.clock()), *found.notes))
         data = found.as_dict()
         return answer(found.markdown, {**data, "hits": [_lean(hit) for hit in data["hits"]]})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import click
@@ -11,6 +12,7 @@ from mcp_server.conversations.projects import project_asked
 from mcp_server.conversations.read import read
 from mcp_server.memory import Memory
 from mcp_server.model import Category
+from mcp_server.search.query import unknown_values
 from mcp_server.search.search import SearchAnswer, SearchRequest, search
 
 CATEGORIES = get_args(Category)
@@ -39,10 +41,9 @@ def search_command(query: tuple[str, ...], project: str | None, **options: Any) 
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
 
     async def ask(memory: Memory) -> SearchAnswer:
-        found = await project_asked(memory, shell.caller(), project)
-        return await search(
-            memory, SearchRequest(query=" ".join(query), project=found, **options), max_tokens=1_000_000
-        )
+        found, text = await project_asked(memory, shell.caller(), project), " ".join(query)
+        answer = await search(memory, SearchRequest(query=text, project=found, **options), max_tokens=1_000_000)
+        return replace(answer, notes=(*unknown_values(text, memory.clock()), *answer.notes))
 
     answer = shell.with_memory(ask, fresh=True)
     if shell.printed_as_json(answer):

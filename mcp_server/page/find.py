@@ -15,6 +15,7 @@ from mcp_server.errors import Invalid, NotFound
 from mcp_server.model import Hit
 from mcp_server.page.answer import ME, Page, Routes, number_in
 from mcp_server.page.passages import CONVERSATIONS, Passages, Words, largest_first, where
+from mcp_server.search.query import unknown_values
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.text.transcript import PlacedTurn
 
@@ -69,7 +70,7 @@ async def show_search(page: Page) -> Response:
                 for hit, text in zip(answer.hits, answer.snippets, strict=True)
                 if not speaker or hit.passage.role == speaker
             ]
-            notes, gate = answer.notes, answer.gate
+            notes, gate = (*unknown_values(asked, memory.clock()), *answer.notes), answer.gate
     return page.show(
         "find.html",
         asked=asked,

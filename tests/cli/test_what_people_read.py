@@ -231,3 +231,8 @@ def test_without_a_server_the_commands_work_and_a_taken_port_is_named(run: Run) 
         taken.listen()
         port = taken.getsockname()[1]
         assert f"cannot listen on 127.0.0.1:{port}" in run("serve", "--http", "--port", str(port), code=1)
+
+
+def test_a_date_that_is_none_is_named_beside_the_hits(run: Run) -> None:
+    run("observe", "The pump needs a new seal")
+    assert "since:banana is no date" in json.loads(run("search", "pump since:banana", "--json"))["notes"][0]
