@@ -93,7 +93,7 @@ def _target(
 
     if sum(value is not None for value in (text, turn, session, path)) != 1 or (path is None and (first or last)):
         raise Invalid(
-            "say one thing to forget: text, turn (SESSION#NUMBER), session or path; first_line and last_line go with path"
+            "say one thing to forget: text, turn (SESSION#NUMBER), session or path; first_line and last_line need path"
         )
     lines = None if first is None and last is None else (first or last or 1, last or first or 1)
     return ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)

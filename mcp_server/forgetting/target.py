@@ -19,6 +19,7 @@ from mcp_server.storage.values import LOCAL
 from mcp_server.text import redaction
 from mcp_server.text.entries import entries
 from mcp_server.text.forgotten import MARK, SHORTEST, Forgotten, joined
+from mcp_server.text.prose import no_such_lines
 from mcp_server.text.transcript import PlacedTurn, Transcript
 from mcp_server.text.transcript_head import stem_of, title_of
 
@@ -176,7 +177,7 @@ def _file(
         return _everywhere(request, texts)
     first, last = lines
     if not 1 <= first <= last <= len(found):
-        raise Invalid(f"{path} has lines 1 to {len(found)}; {first}-{last} are not among them")
+        raise Invalid(no_such_lines(path, len(found), first, last))
     chosen = [line for line in (_LEADING.sub("", line) for line in found[first - 1 : last]) if joined(line)]
     short = [line for line in chosen if len(joined(line)) < SHORTEST]
     if short or not chosen:
