@@ -220,7 +220,7 @@ def test_a_binary_file_is_named_and_not_imported(run: Run, tmp_path: Path) -> No
 def test_wrong_yaml_is_named_with_its_file_and_line_and_the_memory_still_answers(run: Run, workspace: Path) -> None:
     run("observe", "The greenhouse pump needs a new seal", "--session", "s1")
     (workspace / "memory-config.yaml").write_text("search: [1\nb: 2\n")
-    assert "memory-config.yaml: line 2" in run("status")
+    assert "memory-config.yaml: line 1: the list that opens here" in run("status")
     assert "pump" in run("search", "pump")
 
 
