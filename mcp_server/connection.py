@@ -43,6 +43,7 @@ EXPLICIT_CLIENTS = (
 )
 """Lower-case prefixes of the `clientInfo` names of clients that serve many chats through one server process."""
 
+NAMED = "This opened a new conversation under the name that you gave."
 HANDLE = "This opened a new session. Pass its ID as `session` in every later call of this conversation."
 
 
@@ -204,7 +205,9 @@ class Connection:
             if not alone:
                 self._own = observed.session
             self.saw(observed.session)
-            return observed if session or not alone else replace(observed, notes=(*observed.notes, HANDLE))
+            if not alone or (session and not (observed.recorded and observed.turn == 1)):
+                return observed
+            return replace(observed, notes=(*observed.notes, NAMED if session else HANDLE))
 
         with CancelScope(shield=True):
             if alone:

@@ -26,8 +26,8 @@ Look back over this conversation and write down, with the tool `remember`, what 
 - lesson: what went wrong or surprisingly well, and what to do next time.
 - person: who somebody is, what they care about, how to work with them.
 - procedure: steps that worked and will be needed again.
-- project: where the work stands, what comes next, what waits for whom.
-- fact: anything else that is true, lasting, and not plain from the files at hand.
+- open: what is still to do, what comes next, what waits for whom.
+- fact: where the work stands, and anything else that is true, lasting, and not plain from the files at hand.
 
 One call for each thing, in sentences that stand alone: names instead of "it" and "he", dates instead of "yesterday".
 Leave out what was only said in passing, what is general knowledge, and every secret. `search` first if you think that
@@ -41,7 +41,8 @@ save now what must be at hand without it. Use the tool `remember`, one call for 
 
 - decisions that were taken, with their reasons: kind "decision"
 - lessons, with what to do next time: kind "lesson"
-- where the work stands, what comes next, what waits for whom: kind "project"
+- where the work stands: kind "fact"
+- what is still to do, what comes next, what waits for whom: kind "open"
 - what happened today that somebody may ask for: kind "journal"
 
 Sentences that stand alone: names instead of "it" and "he", dates instead of "yesterday". Only what is worth keeping, no
@@ -147,7 +148,7 @@ async def _do(connection: Connection, action: str, item: str, named: str | None)
     if action in ("anchor", "unanchor"):
         if not item:
             raise Invalid(f"{action} needs an item")
-        return (await anchor(memory, item, action == "anchor")).markdown
+        return await clarity.anchored_text(memory, await anchor(memory, item, action == "anchor"), session)
     if action == "prune":
         meant = await clarity.session_meant(memory, session)
         return clarity.pruned_text(await prune(memory, meant, dry_run=False))

@@ -12,7 +12,7 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel, Field
 
 from mcp_server.connection import Connection
-from mcp_server.errors import Refused
+from mcp_server.errors import Invalid, Refused
 from tools.rim import MaxTokens, Path, Short, can_ask, fitted, hints, shortened, strict_tool
 
 if TYPE_CHECKING:
@@ -91,5 +91,9 @@ def _target(
 ) -> ForgetTarget:
     from mcp_server.forgetting.target import ForgetTarget
 
+    if sum(value is not None for value in (text, turn, session, path)) != 1 or (path is None and (first or last)):
+        raise Invalid(
+            "say one thing to forget: text, turn (SESSION#NUMBER), session or path; first_line and last_line need path"
+        )
     lines = None if first is None and last is None else (first or last or 1, last or first or 1)
     return ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)

@@ -10,6 +10,7 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcp_server.connection import Connection
+from mcp_server.errors import Invalid
 from mcp_server.model import ToolCall
 from tools.rim import Short, client_of, hints, strict_tool
 
@@ -24,10 +25,14 @@ MORE = {
     "channel": "where it was said",
     "important": "true: never dropped",
     "context_tokens": "your context's size",
-    "tool_calls": "[{name, summary, result, files}]",
+    "tool_calls": "[{name, summary, result, files}], 2,000 characters of each text are kept",
     "chunks": "what else entered your context, [{type: file|skill|agent, id, tokens, tags, topics, mtime}]",
 }
 """The arguments that the schema offers in one object. `kind` and `delivery` are fixed by the first call with them."""
+
+LONGEST_GIVEN, LOOKED_AT, KEPT = 1_000_000, 8_000, 2_000
+"""Characters of a call's summary or result: that a client may give, that are searched for secrets, and that are
+kept. More is searched than kept, so that a secret where the text is cut is recognized."""
 
 Words = list[Annotated[str, Field(max_length=200)]]
 
@@ -37,8 +42,8 @@ class Call(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    summary: Annotated[str, Field(max_length=2000)] = ""
-    result: Annotated[str, Field(max_length=2000)] = ""
+    summary: Annotated[str, Field(max_length=LONGEST_GIVEN)] = ""
+    result: Annotated[str, Field(max_length=LONGEST_GIVEN)] = ""
     params: dict[str, Any] | None = None
     files: Annotated[list[str], Field(max_length=200)] = []
 
@@ -78,7 +83,10 @@ def tool(connection: Connection) -> Tool:
         answer's first line is `session: ID`: pass that ID in every later call of the same conversation."""
         from mcp_server.conversations.observe import ContextChunk, NewTurn
         from mcp_server.conversations.observe import observe as record
+        from mcp_server.conversations.sessions import check_known
 
+        if not content.strip() and not tool_calls:
+            raise Invalid("nothing was recorded: `content` is empty, and there are no `tool_calls`")
         turn = NewTurn(
             role=role,
             content=content,
@@ -92,12 +100,13 @@ def tool(connection: Connection) -> Tool:
             model=model,
             channel=channel,
             important=important,
-            tool_calls=tuple(ToolCall(c.name, c.summary, c.result, tuple(c.files)) for c in tool_calls),
+            tool_calls=tuple(ToolCall(c.name, _kept(c.summary), _kept(c.result), tuple(c.files)) for c in tool_calls),
             chunks=tuple(ContextChunk(c.type, c.id, c.tokens, tuple(c.tags), tuple(c.topics), c.mtime) for c in chunks),
             context_tokens=context_tokens,
         )
         client = client_of(ctx)
         memory = await connection.memory()
+        await check_known(memory, session, or_new=True)
         async with connection.next_turn(client, session) as (caller, recorded):
             observed = recorded(await record(memory, turn, caller))
         if not return_context:
@@ -110,3 +119,11 @@ def tool(connection: Connection) -> Tool:
         return f"{observed.markdown}\n\n{compiled.text}"
 
     return strict_tool(observe, hints(reads=False, repeats=False), more=MORE)
+
+
+def _kept(text: str) -> str:
+    """Returns a call's summary or result as it is stored: a long one is redacted and cut, as in an import."""
+    from mcp_server.text.prose import clipped
+    from mcp_server.text.redaction import redact
+
+    return text if len(text) <= KEPT else clipped(redact(text[:LOOKED_AT]).text, KEPT)

@@ -26,7 +26,7 @@ def tool(connection: Connection) -> Tool:
         dry_run: Annotated[bool, Field(description="false: do it; recover brings it back")] = True,
         session: Annotated[Short | None, Field(description="Handle of the conversation")] = None,
         target: Annotated[
-            int | None, Field(ge=0, le=100_000, description="How little to leave: % of the limit; memory: lines")
+            int | None, Field(ge=0, le=100_000, description="Size to shrink to: percent of the limit; memory: lines")
         ] = None,
     ) -> str:
         """Use when a context or the memory has grown too full: says what is kept, fading, gone, and why. Where the

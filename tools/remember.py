@@ -82,10 +82,12 @@ def tool(connection: Connection) -> Tool:
     ) -> Annotated[CallToolResult, Remembered]:
         """Use when something should still be known in later conversations: a fact, a decision and its reason, a rule, a
         lesson, a preference. Secrets are refused; known facts are not repeated."""
+        from mcp_server.conversations.sessions import check_known
         from mcp_server.knowledge import remember as knowledge
 
         fact = knowledge.NewFact(content, kind, project, session, path, section, action, old_text, supersedes)
         memory = await connection.memory()
+        await check_known(memory, session)
         caller = await connection.caller(client_of(ctx))
         said = approval.data if isinstance(approval, AcceptedElicitation) else None
         if isinstance(approval, DeclinedElicitation) or (said is not None and not said.write):

@@ -271,7 +271,7 @@ async def restore_session(memory: Memory, intent: RecoveryIntent, then: Checkpoi
 
 
 MOST_LISTED = 20  # at most this many names of a kind are listed; the others are counted
-NOTHING = "Nothing would change."
+NOTHING, NOTHING_CHANGED = "Nothing would change.", "Nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)

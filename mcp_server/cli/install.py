@@ -413,9 +413,9 @@ def doctor_command(mending: bool, secrets: bool) -> None:
 def _print_checks(checks: tuple[Check, ...]) -> None:
     widest = max(len(check.name) for check in checks)
     for check in checks:
-        sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
+        sign, color = ("ok ", "green") if check.ok else ("fix", "red") if check.matters else ("-- ", "yellow")
         click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {shell.visible(check.detail)}")
         if check.advice:
-            click.echo(f"{'':<{widest + 6}}→ {shell.visible(check.advice)}")
+            click.echo(f"{'':<{widest + 7}}→ {shell.visible(check.advice)}")
     broken = sum(check.matters and not check.ok for check in checks)
-    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")
+    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with `fix`.")

@@ -58,7 +58,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "review": ("review", "Go through new lines: keep, edit, move, remove."),
         "approve": ("review", "Accept or reject what agents propose."),
         "extract": ("maintain", "Extract knowledge from conversations."),
-        "condense": ("maintain", "Condense journals and MEMORY.md."),
+        "condense": ("maintain", "Renew MEMORY.md and the indexes, archive what is old."),
         "jobs": ("maintain", "List and run the scheduled jobs."),
         "config": ("config", "Read and change settings."),
         "reset": ("maintain", "Rebuild the index; delete state and logs."),

@@ -163,11 +163,11 @@ def _changes(done: Extracted | Condensed) -> Iterator[str]:
 @click.argument("period", type=click.Choice(["daily", "weekly", "monthly"]))
 @shell.apply_option
 def condense_command(period: str, apply: bool) -> None:
-    """Condense journals and MEMORY.md.
+    """Bring MEMORY.md, the indexes and the archive up to date.
 
-    daily: extracts knowledge from closed conversations and shortens long journals. weekly: moves the best lines of each
-    week into MEMORY.md and removes stale ones. monthly: also moves old journals and plans to archive/ and rewrites the
-    indexes.
+    daily: extracts knowledge from closed conversations. weekly: renews the derived lines of MEMORY.md and the indexes
+    of people and projects; if MEMORY.md is over its limit, your oldest dated lines move to archive/. monthly: the same
+    as weekly, and moves old journals, old plans and the oldest lines of long files to archive/.
     """
 
     async def act(memory: Memory) -> Condensed:

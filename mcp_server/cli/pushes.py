@@ -18,13 +18,17 @@ from mcp_server.conversations.projects import list_projects, project_of
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import Project
+from mcp_server.page.passages import Passages
 from mcp_server.storage import logs
 from mcp_server.text.prose import clipped, counted
 
 LOOKED_BACK = 5_000
 """Lines of the log that are searched."""
 
-SHOWN = 12
+SHOWN, BEGINNING = 12, 60
+"""Rows of a list, and characters of a line in it."""
+
+NEXT = "The hooks of a client send each prompt; `context-manager doctor` checks them."
 
 EVENTS = {"SessionStart": "a window begins", "UserPromptSubmit": "a prompt"}
 
@@ -39,11 +43,15 @@ def last_command(session: str | None, watch: bool) -> None:
         _watch(session)
         return
 
-    async def ask(memory: Memory) -> list[dict[str, Any]]:
-        found = islice(windows.pushed(memory), LOOKED_BACK)
-        return [dict(record) for record in found if session is None or record.get("session") == session]
+    async def ask(memory: Memory) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        logged = islice(windows.pushed(memory), LOOKED_BACK)
+        found = [dict(record) for record in logged if session is None or record.get("session") == session]
+        last = next((record for record in found if record.get("decision") == "injected"), {})
+        passages, shown = Passages(memory), last.get("considered", ())[:SHOWN]
+        return found, {one["id"]: passages.of(one["id"], one.get("title", "")).text for one in shown}
 
-    records = shell.with_memory(ask, fresh=True)  # a hook that found no server has left its report in the queue
+    # A hook that found no server has left its report in the queue.
+    records, words = shell.with_memory(ask, fresh=True)
     added = [number for number, record in enumerate(records) if record.get("decision") == "injected"]
     last = records[added[0]] if added else None
     since = records[: added[0]] if added else records
@@ -51,15 +59,15 @@ def last_command(session: str | None, watch: bool) -> None:
     if shell.printed_as_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]}):
         return
     if last is not None:
-        _draw(last)
+        _draw(last, words)
         click.echo()
         shell.print_text(str(last["text"]))
         _list("added earlier in this session", earlier)
         _list("since then nothing was added", since)
         return
-    where = f"in session {session!r} (session list shows them)" if session else "yet"
-    cause = "" if since else ": no hook has asked"
-    shell.print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
+    where = f"in session {session!r}" if session else "yet"
+    cause = "" if since else f": the memory has received no prompt{' from it' if session else ''}"
+    shell.print_text(f"Nothing was added to a prompt {where}{cause}. {NEXT}")
     _list("nothing was added", since)
 
 
@@ -81,8 +89,9 @@ def _watch(session: str | None) -> None:
     shell.with_memory(follow)
 
 
-def _draw(record: Mapping[str, Any]) -> None:
-    """Prints when, where and why a text was added, and what else was considered. The text itself follows."""
+def _draw(record: Mapping[str, Any], words: Mapping[str, str]) -> None:
+    """Prints when, where and why a text was added, and what else was considered, with the `words` of its lines by id.
+    The text itself follows."""
     size = f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters"
     facts = {
         "when": f"{_when(record)} · {EVENTS.get(str(record.get('event')))} · session {record.get('session')}",
@@ -95,18 +104,18 @@ def _draw(record: Mapping[str, Any]) -> None:
     considered = record.get("considered") or []
     if considered:
         columns = ("", "tokens", "score", "estimate", "what", "why")
-        shell.print_table(columns, map(_considered, considered[:SHOWN]), right=columns[1:4])
+        rows = [_considered(one, words.get(one["id"], "")) for one in considered[:SHOWN]]
+        shell.print_table(columns, rows, right=columns[1:4])
     if len(considered) > SHOWN:
         click.echo(f"… and {len(considered) - SHOWN} more (--json shows all)")
     click.echo("the exact text:")
 
 
-def _considered(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _considered(one: Mapping[str, Any], words: str) -> tuple[str, ...]:
     scores = (f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "worth"))
-    what = " ".join(str(one[name]) for name in ("title", "id") if one.get(name))
     return (
         *("■" if one.get("included") else "·", f"{one['tokens']:,}" if one.get("tokens") else "", *scores),
-        *(what, str(one["reason"])),
+        *(f"{clipped(words, BEGINNING)} {one['id']}", str(one["reason"])),
     )
 
 
@@ -132,8 +141,9 @@ def _reason(record: Mapping[str, Any]) -> str:
     if record.get("decision") != "injected":
         return str(record.get("why"))
     count = int(record.get("passages") or 0)
-    if record.get("event") == "SessionStart" and "no server answered" not in str(record.get("why")):
-        return "a window begins: the brief, which says who you are, what lasts and what was last worked on"
+    if record.get("event") == "SessionStart":
+        alone = ", as it was stored on disk: no server was running yet" if "no server" in str(record.get("why")) else ""
+        return f"a window begins: the brief, which says who you are, what lasts and what was last worked on{alone}"
     topics = sum(bool(one.get("included")) and one.get("slot") == "topics" for one in record.get("considered") or ())
     wrong = any(one.get("included") and one.get("slot") == "corrections" for one in record.get("considered") or ())
     said = ["one passage is relevant to the prompt" if count == 1 else f"{count} passages are relevant to the prompt"]

@@ -19,12 +19,14 @@ from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.importers.imported import Format, ImportReport
 from mcp_server.clients.importers.whole_memory import is_export
 from mcp_server.context import briefs
-from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.observe import NewTurn, Observed, observe
+from mcp_server.conversations.sessions import check_known
 from mcp_server.errors import Invalid
-from mcp_server.knowledge.anchor import anchor, anchors
+from mcp_server.knowledge.anchor import Anchored, anchor, anchors
 from mcp_server.knowledge.remember import NewFact, Remembered, remember
 from mcp_server.memory import Memory
-from mcp_server.text.destinations import Kind
+from mcp_server.relevance.clarity import anchored_text
+from mcp_server.text.destinations import Kind, NeedsProject
 
 FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
 
@@ -162,7 +164,11 @@ def observe_command(content: str | None, **options: Any) -> None:
     if not turn.content.strip():
         raise Invalid("there is nothing to record: CONTENT is empty")
 
-    done = shell.with_memory(lambda memory: observe(memory, turn, shell.caller()), if_missing="create")
+    async def act(memory: Memory) -> Observed:
+        await check_known(memory, turn.session, or_new=True)
+        return await observe(memory, turn, shell.caller())
+
+    done = shell.with_memory(act, if_missing="create")
     shell.print_result(done, done.markdown)
 
 
@@ -195,7 +201,11 @@ def remember_command(content: str | None, **options: Any) -> None:
     fact = NewFact(content=given_or_piped(content), **options)
 
     async def act(memory: Memory) -> Remembered:
-        done = await remember(memory, fact, shell.caller())
+        await check_known(memory, fact.session)
+        try:
+            done = await remember(memory, fact, shell.caller())
+        except NeedsProject as error:
+            raise Invalid(f"{error}; or name the project: --project NAME") from error
         if done.diff:  # without a server a hook reads index and brief from disk
             await catch_up(memory)
             await briefs.refresh(memory)
@@ -212,11 +222,14 @@ def remember_command(content: str | None, **options: Any) -> None:
 def anchor_command(item: str | None, note: str | None, off: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
     if item is not None:
-        done = shell.with_memory(
-            lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create"
-        )
+
+        async def act(memory: Memory) -> tuple[Anchored, str]:
+            done = await anchor(memory, item, not off, note)
+            return done, await anchored_text(memory, done)
+
+        done, text = shell.with_memory(act, if_missing="refuse" if off else "create")
         said = {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed}
-        shell.print_result(said, done.markdown)
+        shell.print_result(said, text)
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")

@@ -13,6 +13,7 @@ from mcp_server.conversations.sessions import last_visible_turn, wound_back
 from mcp_server.errors import ContextManagerError, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.prose import no_such_lines
 
 SCHEME = "memory://"
 CONVERSATIONS = "raw/conversations/"
@@ -83,7 +84,7 @@ async def read(
     first = 1 if start is None else start
     last = len(lines) if end is None else min(end, len(lines))
     if first < 1 or first > len(lines) or last < first:
-        raise Invalid(f"{path} has lines 1 to {len(lines)}; {first} to {last if end is None else end} is no part of it")
+        raise Invalid(no_such_lines(path, len(lines), first, end))
     answer = await run_sync(_fitted, memory, path, lines, first, last, at, max_tokens)
     if path.startswith(CONVERSATIONS):
         answer = replace(answer, note=await _hidden(memory, path))

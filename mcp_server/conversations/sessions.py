@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,9 @@ def wound_back(seen: int, turns: int) -> str:
 CONTINUING = "continuing"
 """Namespace of the state: sessions whose next transcript is being written. After a crash the next process looks for
 it."""
+
+HANDLE = re.compile(r"ses_[0-9a-f]{12}")
+"""The form of the ids that `Memory.new_id` makes."""
 
 RESUMED = "resumed"
 """Namespace of the state: session → its last turn when it was resumed in an empty window."""
@@ -158,6 +162,17 @@ async def require(memory: Memory, session: str) -> SessionRow:
         hint = f"; did you mean {begun[0]!r}?" if len(begun) == 1 else await run_sync(did_you_mean, session, ids)
         raise NotFound(f"no session {session!r}{hint} (the tool `status` or the command `session list` shows them)")
     return row
+
+
+async def check_known(memory: Memory, session: str | None, *, or_new: bool = False) -> None:
+    """Raises NotFound if no conversation has this id. With `or_new`, names that a client chose itself may be new: only
+    ids of the form that we make are checked."""
+    if session is None or (or_new and not HANDLE.fullmatch(session)) or await memory.state.session(session):
+        return
+    try:
+        await require(memory, session)
+    except NotFound as error:
+        raise NotFound(f"{error}; nothing was written. Leave `session` out if the conversation is new") from error
 
 
 async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:

@@ -19,6 +19,7 @@ from mcp_server.storage.values import LOCAL
 from mcp_server.text import redaction
 from mcp_server.text.entries import entries
 from mcp_server.text.forgotten import MARK, SHORTEST, Forgotten, joined
+from mcp_server.text.prose import no_such_lines
 from mcp_server.text.transcript import PlacedTurn, Transcript
 from mcp_server.text.transcript_head import stem_of, title_of
 
@@ -77,7 +78,7 @@ def _text(request: Forgotten, text: str) -> tuple[Forgotten, tuple[str, ...]]:
     if len(run) < (SHORTEST if run.isascii() else 2):
         raise Invalid(
             f"{text[:40]!r} has fewer than {SHORTEST} letters or digits: it would match nearly everywhere. "
-            "Give more of the sentence, or use --turn or --path with --lines"
+            "Give more of the sentence, or name the turn, or the file and its lines"
         )
     return replace(request, windows=frozenset({request.window(text)})), (run,)
 
@@ -95,7 +96,7 @@ def _named(target: ForgetTarget) -> tuple[str, int | None]:
         return target.session, None
     session, _, number = (target.turn or "").rpartition("#")
     if not session or not re.fullmatch(r"[0-9]{1,15}", number):
-        raise Invalid(f"--turn must be SESSION#NUMBER, such as ses_a1b2#7, not {target.turn!r} (session show lists it)")
+        raise Invalid(f"a turn is named SESSION#NUMBER, such as ses_a1b2#7, not {target.turn!r}")
     return session, int(number)
 
 
@@ -158,7 +159,7 @@ def _file(
 ) -> tuple[Forgotten, tuple[str, ...]]:
     path = memory.files.relative(path)
     if path.startswith("raw/"):
-        raise Refused(f"{path} is a transcript; forget a turn of it (--turn SESSION#N) or all of it (--session ID)")
+        raise Refused(f"{path} is a transcript; forget a turn of it (SESSION#NUMBER) or the whole session")
     if not path.startswith(DELETABLE):
         raise Refused(f"{path} cannot be forgotten; only files under {', '.join(DELETABLE)} are")
     memory.files.stat(path)  # raises NotFound with the nearest name
@@ -176,7 +177,7 @@ def _file(
         return _everywhere(request, texts)
     first, last = lines
     if not 1 <= first <= last <= len(found):
-        raise Invalid(f"{path} has lines 1 to {len(found)}; {first}-{last} are not among them")
+        raise Invalid(no_such_lines(path, len(found), first, last))
     chosen = [line for line in (_LEADING.sub("", line) for line in found[first - 1 : last]) if joined(line)]
     short = [line for line in chosen if len(joined(line)) < SHORTEST]
     if short or not chosen:

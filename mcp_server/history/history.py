@@ -34,7 +34,7 @@ from mcp_server.text.dates import moment
 from mcp_server.text.destinations import is_for_own_hand
 from mcp_server.text.entries import sources_of
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.prose import counted
+from mcp_server.text.prose import counted, no_such_lines
 
 KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")
 """The folders and files that history covers."""
@@ -128,7 +128,7 @@ async def blame(memory: Memory, path: str, start: int | None = None, end: int | 
     last = len(text.removesuffix("\n").split("\n"))
     first = start or 1
     if not 1 <= first <= last or (end or first) < first:
-        raise Invalid(f"{path} has lines 1 to {last}; {first} to {end or last} is no part of it")
+        raise Invalid(no_such_lines(path, last, first, end))
     return await _origins(memory, path, [(first, min(end or last, last))])
 
 

@@ -79,6 +79,12 @@ def anchors(memory: Memory) -> list[Anchor]:
         return []
 
 
+def anchors_text(memory: Memory) -> str:
+    """Returns the anchors for people, one a line."""
+    listed = [f"- {one.kind} {one.item}{f' ({one.note})' if one.note else ''}" for one in anchors(memory)]
+    return "\n".join(listed) or "Nothing is anchored."
+
+
 def problems(memory: Memory) -> tuple[str, ...]:
     """Returns the problems of `anchors.yaml`, for `status` and `doctor`."""
     try:

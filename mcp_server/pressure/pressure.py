@@ -54,7 +54,7 @@ REASONS: dict[Action, DropReason] = {
 }
 
 TOLD_FROM = 0.10  # share of the limit from which `observe` shows the gauge
-IN_ADD = "your client's own window is as it was: /compact there, or clear a file, to make room"
+IN_ADD = "This does not free space in your client's window. /compact there does, if your client has it."
 IN_REPLACE = "`recover` brings them back"
 OVER_LIMIT = (
     "what is left is loaded by the client, or too many pieces that are protected; take off anchors, or raise "
@@ -224,11 +224,11 @@ async def notes(
     for relief in (one for one in reliefs if one.plan.changes):
         dropped = sum(one.action == "drop" for one in relief.plan.changes)
         shortened = len(relief.plan.changes) - dropped
-        parts = [f"{dropped} chunks went to cold storage"] if dropped else []
-        parts += [f"{shortened} chunks were shortened"] if shortened else []
+        parts = [f"moved {counted(dropped, 'chunk')} to cold storage"] if dropped else []
+        parts += [f"shortened {counted(shortened, 'chunk')}"] if shortened else []
         did = f"{' and '.join(parts)} ({relief.plan.tokens_before - relief.tokens_after:,} tokens)"
         event = relief.plan.event
-        said.append(f"{event}: {did}; {IN_REPLACE}" if ours else f"{event} of our mirror: {did}; {IN_ADD}")
+        said.append(f"{event}: {did}; {IN_REPLACE}" if ours else f"{event} of our mirror: {did}. {IN_ADD}")
     if ours and full.live >= memory.settings.context.max_context_pct:
         said.append(f"the live context is still over its limit ({share}): {OVER_LIMIT}")
     return tuple(said)

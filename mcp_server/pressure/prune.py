@@ -72,7 +72,7 @@ async def prune_ladder(
     fates = tuple(_fated(one, turns) for one in decided.decisions)
     notes: list[str] = []
     if strategy == "auto" and decided.event == "curation":
-        notes.append("Under the trigger of compaction only what has nothing to do with the last exchanges goes.")
+        notes.append("The context is not full yet, so only messages that are unrelated to the latest ones are removed.")
     if any(one.why == UNJUDGED for one in decided.decisions):
         notes.append("What is not indexed yet cannot be judged; a running server, or any search, indexes it.")
     return Pruned(

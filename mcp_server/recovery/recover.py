@@ -25,7 +25,7 @@ from typing import Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.restore import restore
+from mcp_server.checkpoints.restore import NOTHING, NOTHING_CHANGED, restore
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from mcp_server.history.history import revert_revert
 from mcp_server.knowledge.editing import REFUSE_LINES, despite_editors, stamped
@@ -107,7 +107,8 @@ async def recover(
     if what.startswith(CHECKPOINT):
         back = await restore(memory, what, caller, apply=apply, knowledge=knowledge)
         kind: Kind = "checkpoint"
-        return Recovery(back.checkpoint.id, kind, back.paths, back.difference, back.applied, back.undo, back.notes)
+        changes = NOTHING_CHANGED if back.applied and back.difference == NOTHING else back.difference
+        return Recovery(back.checkpoint.id, kind, back.paths, changes, back.applied, back.undo, back.notes)
     if knowledge:
         raise Invalid(f"only a checkpoint brings knowledge back with it, and {what!r} is none (checkpoint list)")
     if _CHUNK.fullmatch(what):

@@ -23,7 +23,7 @@ from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id
 from mcp_server.text.markdown import minute_text, read_moment
-from mcp_server.text.prose import clipped
+from mcp_server.text.prose import clipped, counted
 from mcp_server.text.words import content_words, fold, words
 
 
@@ -216,7 +216,8 @@ def _as_listed(memory: Memory, version: Version) -> _Listed:
     now = _text(memory, version.path)
     back, away = lost_lines(earlier, now), lost_lines(now, earlier)
     gone = "" if memory.files.exists(version.path) else "the file is gone; "
-    summary = f"{gone}{len(back)} lines come back, {len(away)} go ({clipped(version.subject, SUMMARY)})"
+    change = f"restoring adds {counted(len(back), 'line')} and removes {len(away):,}"
+    summary = f"{gone}{change} ({clipped(version.subject, SUMMARY)})"
     what = f"{version.path}@{version.commit[:10]}"
     return Recoverable(what, "version", version.path, version.at.isoformat(), summary), back
 

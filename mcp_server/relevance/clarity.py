@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import AS_OF, last_visible
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
-from mcp_server.knowledge.anchor import anchors
+from mcp_server.knowledge.anchor import Anchored, anchors
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
@@ -32,7 +32,7 @@ from mcp_server.settings import Settings
 from mcp_server.storage import topics as activations
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.prose import CATEGORIES
+from mcp_server.text.prose import CATEGORIES, extract
 from mcp_server.topics.topic import Activations
 from mcp_server.topics.topic_context import items_of_active
 
@@ -121,6 +121,20 @@ async def items_of(memory: Memory, session: str | None) -> list[str]:
     except NotFound:
         return []
     return [one.item.id for one in found.verdicts]
+
+
+async def anchored_text(memory: Memory, done: Anchored, session: str | None = None) -> str:
+    """Returns the result of an anchor call for people. It says if the user has not named the item in the session yet;
+    without a session, in the one with the latest message."""
+    item, names = done.anchor.item, {done.anchor.item, *extract(done.anchor.item)}
+    if done.on and done.anchor.kind == "item":
+        meant = await session_if_any(memory, session)
+        counts = (await judged(memory, meant)).counts if meant else Tracker()
+        known = {name for name, one in counts.items.items() if one.mentions} | counts.candidates.keys()
+        if names.isdisjoint(known):
+            unknown = f"No message of the user names {item} in this conversation yet: the anchor works once one does"
+            return f"{done.markdown}. {unknown}."
+    return done.markdown
 
 
 async def for_status(memory: Memory, session: str | None, max_tokens: int | None) -> dict[str, Any]:

@@ -68,14 +68,9 @@ def parse_query(text: str, now: datetime) -> ParsedQuery:
             return f" {found['phrase']} "
         if found["key"] is None:
             return " "
-        key, value = found["key"].lower(), found["value"].lower()
-        meant = value if key == "category" and value in CATEGORIES else None
-        if key != "category":
-            span = period(value, now)
-            meant = span and span[0 if key == "since" else 1]
-        if meant is None:
+        if (meant := _value(found, now)) is None:
             return found[0]
-        said[key] = meant
+        said[found["key"].lower()] = meant
         return " "
 
     asks = text.rstrip().endswith("?")
@@ -86,6 +81,33 @@ def parse_query(text: str, now: datetime) -> ParsedQuery:
         excluded=tuple(dict.fromkeys(excluded)),
         **said,  # type: ignore[arg-type]  # `take` sets the keys and types
     )
+
+
+NO_DATE = "is no date (2026, 2026-05, 2026-05-08, today, yesterday, 7d)"
+NOT_READ = {
+    "category": f"is no category ({', '.join(CATEGORIES)})",
+    "since": NO_DATE,
+    "until": NO_DATE,
+}
+
+
+def unknown_values(text: str, now: datetime) -> tuple[str, ...]:
+    """Returns a sentence for each operator of a query whose value is unknown, and which is therefore a word."""
+    return tuple(
+        f"{found[0]} {NOT_READ[found['key'].lower()]}, so it was searched as a word"
+        for found in _OPERATOR.finditer(bounded(text))
+        if found["key"] and _value(found, now) is None
+    )
+
+
+def _value(operator: re.Match[str], now: datetime) -> str | datetime | None:
+    """Returns the value of an operator with a key: a category, or the first or last moment of its time. None if the
+    value is unknown."""
+    key, value = operator["key"].lower(), operator["value"].lower()
+    if key == "category":
+        return value if value in CATEGORIES else None
+    span = period(value, now)
+    return span and span[0 if key == "since" else 1]
 
 
 @lru_cache(maxsize=16)  # a push and a compilation ask for that of their message three times

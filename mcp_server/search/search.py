@@ -21,7 +21,7 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage, Project
 from mcp_server.search import gate, ranking
-from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
+from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query, unknown_values
 from mcp_server.search.ranking import REACH, newest_first
 from mcp_server.settings import Settings
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, TurnsNear
@@ -175,6 +175,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     alone = IndexQuery(query.text, filters, request.mode)
     of_page: Category = "project" if request.project and request.project.slug else "reference"
     page = replace(asked, filters=replace(filters, category=of_page), depth=PAGE_DEPTH)
+    unread = unknown_values(request.query, now) if request.operators else ()
 
     def ranked(found: Sequence[Candidates], turns_near: TurnsNear) -> Found:
         candidates, *others = found
@@ -188,7 +189,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
             gate=_gate(memory, others[0] if request.also else candidates, query.text),
             mode=candidates.used,
             generation=candidates.generation,
-            messages=candidates.messages,
+            messages=(*unread, *candidates.messages),
             words=candidates.asked.lookup,
             unknown=_unknown(candidates),
             considered=len({one.candidate.unit for one in candidates.found}),

@@ -286,7 +286,7 @@ def _files(memory: Memory) -> Check:
     problems = [*map_problems(memory)]
     for prefix in ("knowledge/", "topics/", "archive/"):
         problems += [
-            f"{path!r} has a name that some systems refuse: it is not read" for path in memory.files.unusable(prefix)
+            f"{path!r} has a name that some systems refuse; rename it" for path in memory.files.unusable(prefix)
         ]
         for stat in memory.files.walk(prefix):
             if stat.path.endswith(".md"):
@@ -294,7 +294,7 @@ def _files(memory: Memory) -> Check:
                     front_matter.check(memory.files.read_text(stat.path), stat.path)
                 except ContextManagerError as error:
                     problems.append(str(error))
-    return _check("files", problems[:5], "every front matter is understood", "edit or rename these files")
+    return _check("files", problems[:5], "every front matter is understood", "correct these places in a text editor")
 
 
 def _promises(memory: Memory) -> Check:

@@ -30,7 +30,7 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import minute_text
 from mcp_server.topics import listing
 
-VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
+VIEWS = ("all", "sessions", "hooks", "gauges", "topics", "index", "git", "llm", "sizes", "settings", "clarity")
 SHOWN_SESSIONS = 10
 TITLES = {"llm": "LLM"}
 OF_SESSION = frozenset(("sessions", "gauges", "clarity", "topics"))
@@ -54,10 +54,11 @@ class StatusReport:
         lines = [f"# Memory in {self.workspace}"]
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
+            values = values if len(self.views) == 1 else _told(values)
             lines += [
                 "",
                 f"## {TITLES.get(view, view.capitalize())}",
-                *(_bullets(values) or ["- every setting has its default"]),
+                *(_bullets(values) or ["- every setting has its default" if view == "settings" else "- nothing"]),
             ]
         # Titles of conversations, and problems that quote a file, are stored text.
         return neutralise("\n".join([*lines, *(["", f"[{self.cut}]"] if self.cut else [])]))
@@ -118,6 +119,12 @@ def _cold(memory: Memory) -> list[str]:
         "restore the file from a backup, or delete it"
         for path in memory.cold.damaged()
     ]
+
+
+def _told(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values without zero counts and empty lists, for a report on all views."""
+    inner = {key: _told(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    return {key: value for key, value in inner.items() if value or value is False}
 
 
 def _bullets(values: Mapping[str, Any], depth: int = 0) -> list[str]:

@@ -202,8 +202,10 @@ class Files(ABC):
         return counts
 
     def nearest(self, path: str) -> str | None:
-        """Returns the file whose path or name is most similar to `path`, if any."""
+        """Returns the file whose path or name is most similar to `path`, if any. Of files with one name, that under
+        knowledge/ is current."""
         known = [stat.path for stat in islice(self.walk(), MOST_SIMILAR)]
+        known.sort(key=lambda path: not path.startswith("knowledge/"))
         by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
         if by_path:
             return by_path[0]

@@ -81,6 +81,10 @@ LONGEST_HEADING = 60
 _NAME = re.compile(r"^((?:[^\W\d_a-z]|[A-ZČĆŠŽĐ])[\w'’.-]*(?:\s+(?:[A-ZČĆŠŽĐ]|[^\W\d_a-z])[\w'’.-]*){0,3})")
 
 
+class NeedsProject(Invalid):
+    """Notes of a project, without a project. Each client adds how its caller names one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A section of a file. `template` is the beginning of the file if it does not exist yet; `dated` entries begin with
@@ -158,8 +162,9 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
             return _general(within)
         case "project":
             if project is None:
-                raise Invalid(
-                    "kind 'project' needs a project: work in its folder, pass project='NAME', or use kind='fact'"
+                raise NeedsProject(
+                    "kind 'project' needs a project, and there is none here: "
+                    "use kind 'open' for work that is left, or kind 'fact' for how things are"
                 )
             return _of_project(project, "notes", within)
         case "journal":

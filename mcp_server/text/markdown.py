@@ -130,6 +130,16 @@ def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any],
     return deepcopy(fields), lines
 
 
+UNCLOSED = {
+    "while scanning a quoted scalar": "the quotation mark that opens here is not closed",
+    "while parsing a flow sequence": "the list that opens here with [ is not closed, or lacks a comma",
+    "while parsing a flow mapping": "the mapping that opens here with { is not closed, or lacks a comma",
+}
+"""The likely error, by what the YAML parser was reading. The parser stops far behind the place where it began."""
+
+COLON = "mapping values are not allowed here"
+
+
 @lru_cache(maxsize=256)
 def _parsed(text: str, where: str, first_line: int) -> tuple[dict[str, Any], Lines]:
     from ruamel.yaml import YAML
@@ -142,9 +152,11 @@ def _parsed(text: str, where: str, first_line: int) -> tuple[dict[str, Any], Lin
         node = yaml.compose(text)
         value = None if node is None else yaml.constructor.construct_document(node)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        opened = UNCLOSED.get(str(error.context))
+        mark = (error.context_mark if opened else None) or error.problem_mark or error.context_mark
         line = first_line + (mark.line if mark is not None else 0)
-        what = str(error.problem or error.context or "no valid YAML").split("\n")[0]
+        what = opened or str(error.problem or error.context or "no valid YAML").split("\n")[0]
+        what = "a value with a colon needs quotation marks" if what == COLON else what
         raise Invalid(f"{where}: line {line}: {what}") from error
     except Exception as error:  # a tag such as `!!bool x` makes the parser raise what its tables raise
         what = (str(error) or type(error).__name__).splitlines()[0]

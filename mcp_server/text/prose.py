@@ -239,6 +239,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def no_such_lines(path: str, lines: int, first: int, last: int | None) -> str:
+    """Returns the sentence about lines that a file with `lines` lines does not have."""
+    named = f"is no line {first}" if last is None else f"are no lines {first} to {last}"
+    return f"{path} has {counted(lines, 'line')}: there {named}"
+
+
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Returns the end of a sentence about an unknown name: `; did you mean 'email'?`; empty if no known one is near.
     `cutoff` is the least similarity, 0 to 1."""

@@ -217,7 +217,7 @@ async def test_a_file_with_a_secret_now_is_left_alone(memory: Memory) -> None:
     done = await recover(memory, made.id, USER, apply=True, knowledge=True)
     assert text(memory, ANA) == secret, "what cannot be kept for the undo is not replaced"
     assert f"{ANA} stays as it is; its undo could not bring it back, it holds a secret" in done.markdown
-    assert done.diff == "Nothing would change."
+    assert done.diff == "Nothing was changed."
 
 
 # ------------------------------------------------------------ a crash in the middle

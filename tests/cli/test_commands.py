@@ -154,3 +154,9 @@ def test_status_shows_how_full_each_open_conversation_is(run: Run) -> None:
     shown = run("status")
     assert "·········· 0% of 200,000  The greenhouse pump" in shown
     assert "·" not in run("status", "--json")
+
+
+def test_notes_of_a_project_without_one_name_the_option(run: Run) -> None:
+    note = ("remember", "The API is frozen.", "--kind", "project")
+    assert "--project NAME" in run(*note, code=1)
+    assert "knowledge/projects/atlas/notes.md" in run(*note, "--project", "atlas")

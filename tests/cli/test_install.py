@@ -202,7 +202,8 @@ def test_doctor_sees_the_chain_and_ends_with_1_if_a_link_is_broken(run: Run, hom
     said = run("doctor", code=1)
     assert "there is no /gone/context-manager-mcp" in said
     assert "→ context-manager install cursor" in said
-    assert "1 to fix" in said
+    assert "\nfix  Cursor" in said
+    assert "1 to fix: the lines with `fix`." in said
 
 
 def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(

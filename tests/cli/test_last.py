@@ -52,6 +52,7 @@ def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]
     assert FACT in shown
     assert "a prompt · session now" in shown
     assert "estimate" in shown
+    assert FACT[:40] in shown.partition("the exact text:")[0]
     assert "one passage is relevant to the prompt" in shown
     assert "since then nothing was added: 2 times" in shown
     assert "no word in it is about anything" in shown
@@ -79,11 +80,13 @@ def test_last_shows_what_a_hook_added_while_no_server_was_running(run: Run, work
     printed = json.loads(hook(workspace, "SessionStart", given=given).stdout)["hookSpecificOutput"]["additionalContext"]
     assert "Always grams" in printed
     assert json.loads(run("last", "--json"))["last"]["text"] == printed
+    assert "a window begins: the brief" in run("last")
+    assert "no server was running yet" in run("last")
 
 
 @pytest.mark.usefixtures("empty_memory")
 def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> None:
-    assert "no hook has asked" in run("last")
+    assert "the memory has received no prompt" in run("last")
     assert json.loads(run("last", "--json"))["last"] is None
     pushed("ok")
     assert "nothing was added: 1 time" in run("last")

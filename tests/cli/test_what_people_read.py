@@ -220,7 +220,7 @@ def test_a_binary_file_is_named_and_not_imported(run: Run, tmp_path: Path) -> No
 def test_wrong_yaml_is_named_with_its_file_and_line_and_the_memory_still_answers(run: Run, workspace: Path) -> None:
     run("observe", "The greenhouse pump needs a new seal", "--session", "s1")
     (workspace / "memory-config.yaml").write_text("search: [1\nb: 2\n")
-    assert "memory-config.yaml: line 2" in run("status")
+    assert "memory-config.yaml: line 1: the list that opens here" in run("status")
     assert "pump" in run("search", "pump")
 
 
@@ -231,3 +231,8 @@ def test_without_a_server_the_commands_work_and_a_taken_port_is_named(run: Run) 
         taken.listen()
         port = taken.getsockname()[1]
         assert f"cannot listen on 127.0.0.1:{port}" in run("serve", "--http", "--port", str(port), code=1)
+
+
+def test_a_date_that_is_none_is_named_beside_the_hits(run: Run) -> None:
+    run("observe", "The pump needs a new seal")
+    assert "since:banana is no date" in json.loads(run("search", "pump since:banana", "--json"))["notes"][0]

@@ -371,10 +371,10 @@ async def test_lines_of_a_file_are_forgotten_wherever_they_stand(memory: Memory)
         (ForgetTarget(turn="old#9"), NotFound, "turns 1 to 3"),
         (ForgetTarget(session="nobody"), NotFound, "no session"),
         (ForgetTarget(path="knowledge/none.md"), NotFound, "no file"),
-        (ForgetTarget(path="raw/conversations/x.md"), Refused, "--session"),
+        (ForgetTarget(path="raw/conversations/x.md"), Refused, "the whole session"),
         (ForgetTarget(path=".local/state.db"), Refused, "only files under"),
         (ForgetTarget(path="../x"), Refused, "leaves the workspace"),
-        (ForgetTarget(path="knowledge/memory/MEMORY.md", lines=(900, 901)), Invalid, "has lines 1 to"),
+        (ForgetTarget(path="knowledge/memory/MEMORY.md", lines=(900, 901)), Invalid, "there are no lines 900 to 901"),
     ],
 )
 async def test_what_cannot_be_forgotten_so_is_refused(

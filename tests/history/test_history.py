@@ -115,7 +115,7 @@ async def test_a_line_that_is_not_committed_yet_says_so(memory: Memory) -> None:
         (4, "not committed yet"),
     ]
     assert "not committed yet" in history.as_text(found)
-    with pytest.raises(Invalid, match="lines 1 to 4"):
+    with pytest.raises(Invalid, match="has 4 lines: there is no line 9"):
         await history.blame(memory, ANA, 9)
     with pytest.raises(NotFound):
         await history.blame(memory, "knowledge/people/nobody.md")

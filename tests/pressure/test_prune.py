@@ -130,6 +130,7 @@ async def test_in_add_every_answer_says_that_it_is_our_mirror(small: Memory, str
     for dry_run in (True, False):
         text = (await asked(small, strategy, dry_run=dry_run)).markdown
         assert "our mirror" in text
+        assert ("The context is not full yet" in text) is (strategy == "auto")
         assert "The client's own window still holds all of it" in text
         assert "/compact" in text
 

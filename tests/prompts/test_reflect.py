@@ -25,6 +25,7 @@ async def test_the_model_is_told_what_to_do(name: str, tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         text = await prompt(client, name)
     assert [word for word in SAID[name] if word not in text] == []
+    assert "project" not in text  # this kind is refused outside of a project
     assert "session=" not in text
 
 

@@ -194,7 +194,7 @@ async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memor
     assert [one.id for one in listed if one.kind == "replaced"] == [undo]
     versions = [one for one in listed if one.path == NOTES]
     assert [one.kind for one in versions] == ["replaced", "version"]
-    assert "1 lines come back, 1 go" in versions[1].summary
+    assert "restoring adds 1 line and removes 1 (" in versions[1].summary
     dates = [one.at for one in listed if one.kind == "archive" and one.at]
     assert dates == sorted(dates, reverse=True)
     assert len(await recoverable(memory, limit=1)) == 3

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
+from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query, unknown_values
 from mcp_server.text.words import LONGEST
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -32,6 +32,13 @@ def test_what_only_looks_like_an_operator_is_words(text: str) -> None:
     query = parse_query(text, NOW)
     assert query == ParsedQuery(text=query.text)
     assert query.text == text or text == '""'
+
+
+def test_an_operator_with_an_unknown_value_is_named() -> None:
+    date, category = unknown_values("pump since:banana until:2026 category:Fish C++", NOW)
+    assert date.startswith("since:banana is no date (2026, ")
+    assert category.startswith("category:Fish is no category (identity, ")
+    assert date.endswith("so it was searched as a word")
 
 
 def test_in_a_question_quotes_only_quote() -> None:

@@ -41,6 +41,9 @@ async def test_it_counts_what_is_stored(memory: Memory) -> None:
     assert report.views["sizes"]["files"]["conversation"] == 1
     assert report.views["index"]["state"] == "ready"
     assert "Fix the login page" in report.markdown
+    assert "anchored: 0" not in report.markdown, "a report on everything leaves out zero counts"
+    assert "anchored: 0" in (await status(memory, "clarity")).markdown
+    assert report.markdown.index("## Hooks") < report.markdown.index("## Clarity")
     assert json.loads(json.dumps(report.as_dict(), default=str))["workspace"] == str(memory.disk.root)
 
 

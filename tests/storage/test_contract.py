@@ -79,6 +79,9 @@ async def test_a_missing_file_is_named_with_the_nearest_one(ports: Ports) -> Non
             call("knowledge/people/ana.md")
     with pytest.raises(NotFound, match=r"did you mean 'knowledge/people/anna\.md'"):
         ports.files.stat("änna.md")
+    ports.files.write_atomic("archive/people/anna.md", "Anna, last year\n")
+    with pytest.raises(NotFound, match=r"did you mean 'knowledge/people/anna\.md'"):
+        ports.files.stat("anna.md")
     with pytest.raises(Invalid, match="folder"):
         ports.files.read_text("knowledge/people")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.markdown import link_targets, links, resolve, sections, split_front_matter, without_comments
+from mcp_server.errors import Invalid
+from mcp_server.text.markdown import link_targets, links, load, resolve, sections, split_front_matter, without_comments
 
 
 def test_front_matter_is_split_off_with_its_lines() -> None:
@@ -135,3 +137,18 @@ def plain(name: str) -> str:
 def test_no_text_makes_it_fail(text: str) -> None:
     for link in links(text):
         assert link.name in text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('a: 1\nb: "no end\nc: 2\nd: 3\n', "line 2: the quotation mark that opens here is not closed"),
+        ("a: 1\nb: [no, end\nc: 2\n", "line 2: the list that opens here with ["),
+        ("a: 1\nb: {no: end\n\n", "line 2: the mapping that opens here with {"),
+        ("a: 1\nb: Senj: the harbor\n", "line 2: a value with a colon needs quotation marks"),
+    ],
+)
+def test_an_error_in_yaml_names_the_likely_cause_where_it_is(text: str, said: str) -> None:
+    with pytest.raises(Invalid) as error:
+        load(text, "x.md")
+    assert said in str(error.value)

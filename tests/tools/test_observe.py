@@ -136,3 +136,61 @@ async def test_a_session_that_is_named_counts_as_this_connections(tmp_path: Path
     async with connected(tmp_path) as client:
         await client.call_tool("remember", {"content": "The boat is blue.", "session": "mine"})
         assert await say(client, "Go on") == "mine"
+
+
+async def test_notes_of_a_project_without_one_are_refused_with_what_the_caller_can_do(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        said = await refused(client, "remember", content="The API is frozen.", kind="project")
+        assert "use kind 'open'" in said
+        assert "NAME" not in said
+        await call(client, "remember", content="The API is frozen.", kind="open")
+
+
+@pytest.mark.parametrize("tool", ["observe", "remember"])
+async def test_a_handle_that_no_conversation_has_is_refused(tmp_path: Path, tool: str) -> None:
+    async with connected(tmp_path) as client:
+        given: dict[str, object] = {"role": "user"} if tool == "observe" else {}
+        said = await refused(client, tool, content="The launch is on Tuesday.", session="ses_0123456789ab", **given)
+        assert "no session 'ses_0123456789ab'" in said
+        assert "Leave `session` out" in said
+        session = await say(client, "The launch is on Tuesday.")
+        await call(client, tool, content="The launch is on Friday.", session=session, **given)
+
+
+async def test_a_name_that_the_client_chooses_opens_a_conversation_and_the_answer_says_so(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        opened = "opened a new conversation"
+        assert "no session 'mine'" in await refused(client, "remember", content="x", session="mine")
+        assert opened in await call(client, "observe", role="user", content="Hello", session="mine")
+        assert opened not in await call(client, "observe", role="user", content="Go on", session="mine")
+
+
+async def test_a_long_result_of_a_tool_is_shortened_without_its_secrets(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    log = "line of a log\n"
+    result = f"{log * 142}{secret} {log * 1000}"
+    async with connected(tmp_path) as client:
+        await say(client, "Done.", role="agent", tool_calls=[{"name": "logs", "result": result}])
+    (transcript,) = (tmp_path / "raw").rglob("*.md")
+    (line,) = [line for line in transcript.read_text().splitlines() if "[tool:logs]" in line]
+    assert line.endswith("…")
+    assert len(line) < 2_050
+    assert secret[:20] not in line
+
+
+async def test_an_empty_message_is_refused_unless_tools_were_called(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert "`content` is empty" in await refused(client, "observe", role="user", content=" \n")
+        assert not list((tmp_path / "raw").rglob("*.md"))
+        await say(client, "", role="agent", tool_calls=[{"name": "ls"}])
+
+
+async def test_anchors_are_listed_and_a_name_that_nobody_has_said_yet_is_told(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert await call(client, "anchor") == "Nothing is anchored."
+        assert "works once one does" in await call(client, "anchor", item="ckp_zzz")
+        await say(client, "Galeb is the boat.")
+        assert await call(client, "anchor", item="Galeb", note="the boat") == "item galeb: anchored"
+        assert "works once one does" in await call(client, "anchor", item="web_search")
+        listed = (await call(client, "anchor")).splitlines()
+        assert listed == ["- item tool:ckp_zzz", "- item galeb (the boat)", "- item tool:web_search"]
