@@ -35,6 +35,7 @@ from mcp_server.text.destinations import (
     Place,
 )
 from mcp_server.text.entries import Entry, Line, Source
+from mcp_server.text.forgotten import MARK
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.cues import stems_of_text
 from mcp_server.understanding.settling import CHANGEABLE, Statement, settle, settled_in
@@ -204,10 +205,12 @@ def merged(
     """Returns the body of a file with these lines in it; the same text if it has all of them already.
 
     `stale` are transcripts that were read again: lines that only an earlier reading found are removed, but for those
-    that begin with one of `kept`. A line of one of the transcripts `replaced_only` is removed only if a new line of the
-    same turn and section replaces it.
+    that begin with one of `kept`, and those of a turn of which a part was forgotten: no reading finds them again. A
+    line of one of the transcripts `replaced_only` is removed only if a new line of the same turn and section replaces
+    it.
     """
     file = _Body(body)
+    cut = {source for known in file.known if MARK in known.text for source in known.sources}
     for place, line in placed:
         file.merge(place, line, stale)
     drop: set[int] = set()
@@ -217,6 +220,7 @@ def merged(
             for one in known.sources
             if one.path not in stale
             or one in known.confirmed
+            or one in cut
             or (one.path in replaced_only and not any(_replaces(new, known, one) for new in file.known))
         )
         if sources == known.sources or known.text.startswith(kept or ("\0",)):

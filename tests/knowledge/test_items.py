@@ -120,6 +120,27 @@ async def test_items_are_open_and_in_force_again_if_the_conversation_that_settle
     assert VAULT in section(memory, "Key Decisions")
 
 
+async def test_a_line_with_a_forgotten_word_stays_when_its_conversation_is_read_again(
+    memory: Memory, clock: Clock
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    for word in ("English", "Vault"):
+        await forget(memory, ForgetTarget(text=word))
+    before = memory.files.read_text(PAGE)
+    assert section(memory, "Rules") == [RULE.replace("English", "[forgotten]")]
+    assert section(memory, "Key Decisions")[-1] == JWT.replace("Vault", "[forgotten]")
+    assert section(memory, "Replaced decisions")[0].startswith(VAULT.replace("Vault", "[forgotten]"))
+    await extract(memory, anew=True)
+    after = memory.files.read_text(PAGE)
+    assert [row for row in after.splitlines() if row.startswith("- ")] == [
+        row for row in before.splitlines() if row.startswith("- ")
+    ]
+    await extract(memory, anew=True)
+    assert memory.files.read_text(PAGE) == after
+
+
 async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock) -> None:
     own = (
         "# Atlas\n\nOur backend.\n\n## Key Decisions\n\n- no microservices, ever\n\n## Notes\n- Bo knows the cluster\n"
