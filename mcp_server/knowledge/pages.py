@@ -289,14 +289,16 @@ MOST_HOLDERS = 2
 about 8 subjects, 5 items instead of 11 were settled by another subject, and 11 instead of 12 by their own (2026-11)."""
 
 
-def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) -> str:
-    """Returns the body of a page with its items settled by new `lines` (decisions, rules, facts, reports).
+def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *, of_one_subject: bool = True) -> str:
+    """Returns the body of a page with its items settled by new `lines` (decisions, rules, facts, reports), and by lines
+    that the user `corrected`: the page has them in another section or in other words.
 
     Only pairs with a new line are judged: lines that were settled before keep their state. If the page is not
     `of_one_subject`, an item of another conversation is settled only if both share a word that at most MOST_HOLDERS
     conversations have.
     """
-    lines = list(lines)
+    corrected = list(corrected)
+    lines = [*lines, *corrected]
     body = _as_reviewed(reopened(body), lines)
     said_in: dict[Source, list[Line]] = {}
     for line in lines:
@@ -306,7 +308,7 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
     for item in _items(body, KINDS):
         new = [line for source in item.sources for line in said_in.get(source, ())]
         first = item.sources[0]
-        order = _order(replace(first, turn=settled_in(first.turn, item.said)), item.date)
+        order = _order(first, item.date, item.said)
         changes = max((line.changes for line in new), default=0.0)
         heard = frozenset(stem for line in new for stem in line.heard)
         kind = KINDS[item.section]
@@ -315,6 +317,17 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
         Statement("report", line.text, _order(line.source, line.said), line.changes, key=line)
         for line in lines
         if line.kind == "report"
+    ]
+    statements += [
+        Statement(
+            line.kind,
+            line.text,
+            _order(line.source, line.said, line.text),
+            line.changes,
+            frozenset(line.heard),
+            key=line,
+        )
+        for line in corrected
     ]
     settle(statements)
     holders = {} if of_one_subject else _holders(body)
@@ -444,9 +457,10 @@ def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
     return in_order(body)
 
 
-def _order(source: Source, day: str) -> tuple[datetime, str, int]:
+def _order(source: Source, day: str, said: str = "") -> tuple[datetime, str, int]:
+    """Returns the moment of a statement. One that quotes the answer of the next turn is as late as the answer."""
     moment = datetime.fromisoformat(day).replace(tzinfo=UTC) if day else datetime.min.replace(tzinfo=UTC)
-    return moment, *source.order
+    return moment, *replace(source, turn=settled_in(source.turn, said)).order
 
 
 # ---------------------------------------------------------------- removing derived lines

@@ -35,6 +35,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.files import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.destinations import (
+    CORRECTED,
     GENERAL_PAGE,
     JOURNALS,
     MEMORY,
@@ -46,7 +47,7 @@ from mcp_server.text.destinations import (
     place_of,
 )
 from mcp_server.text.entries import Line, entries, is_derived, is_state, without_sources
-from mcp_server.text.markdown import difference, split_front_matter
+from mcp_server.text.markdown import difference, sections, split_front_matter
 
 LINKED = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/")
 """Folders of the pages that link to each other."""
@@ -155,10 +156,13 @@ def _batch(
     reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
     placed = _at_home(files, _not_remembered(files, lines))
+    corrected = _corrected(files, placed)
     holding = _holding(files, stale.paths) if stale.paths else ()
-    batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(shown))
+    batch = _Batch(
+        memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(corrected), _by_page(shown)
+    )
     pages = {path: _found_page(batch, path, stored.get(path)) for path in {*stored, *batch.shown}}
-    return batch, {*placed, *holding, *filter(files.exists, batch.reports)}, pages
+    return batch, {*placed, *holding, *filter(files.exists, (*batch.reports, *batch.corrected))}, pages
 
 
 def _not_forgotten(memory: Memory, lines: Sequence[Line]) -> Sequence[Line]:
@@ -197,14 +201,15 @@ async def _newer(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The lines to write, by path: `reports` close open items of a page, and `shown` are lines of open
-    conversations."""
+    """The lines to write, by path: `reports` close open items of a page, `corrected` are recognized lines that the user
+    moved or reworded on a page, and `shown` are lines of open conversations."""
 
     memory: Memory
     placed: Mapping[str, list[tuple[Place, Line]]]
     stale: _Stale
     by_day: Mapping[str, Sequence[str]]
     reports: Mapping[str, Sequence[Line]]
+    corrected: Mapping[str, Sequence[Line]]
     shown: Mapping[str, Sequence[Line]]
 
 
@@ -327,6 +332,19 @@ def _at_home(files: Files, given: Iterable[tuple[Line, str]]) -> dict[str, list[
     return home
 
 
+def _corrected(files: Files, home: Mapping[str, Sequence[tuple[Place, Line]]]) -> list[Line]:
+    """Returns those of the lines that the user moved or reworded on their page: they are in its archive, and still
+    replace what they replaced."""
+    found: list[Line] = []
+    for path, placed in home.items():
+        if path.startswith("archive/"):
+            lines = [line for _, line in placed]
+            inside = sections(split_front_matter(files.text_or_none(path) or "").body)
+            text = "\n".join(one.text for one in inside if one.title == CORRECTED)
+            found += [line for line, is_there in zip(lines, standing(text, lines), strict=True) if is_there]
+    return found
+
+
 def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
     """Returns the files, also in the archive, with a line that names one of these transcripts as its source, except the
     indexes, which repeat other files."""
@@ -340,10 +358,11 @@ def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
     files, now = batch.memory.files, batch.memory.clock()
     warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
     placed, reports, sessions = batch.placed.get(path, ()), batch.reports.get(warm, ()), batch.by_day.get(warm, ())
+    corrected = batch.corrected.get(path, ())
 
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        after = _rewritten(warm, before, placed, batch.stale, now, reports, sessions)
+        after = _rewritten(warm, before, placed, batch.stale, now, reports, corrected, sessions)
         if after is None or after == before:
             return None
         if not dry_run:
@@ -396,11 +415,13 @@ def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
     before = files.text_or_none(path)
     page = page_from(stored, before)
     placed = _without_gone(page, batch.placed.get(path, ()))
-    base = _rewritten(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()))
+    corrected = batch.corrected.get(path, ())
+    base = _rewritten(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()), corrected)
     lines = batch.shown.get(path, ())
     home = _at_home(files, [(line, "") for line in lines if line.kind != "report"])
     written = _without_gone(page, home.get(path, ()))
-    shown = _rewritten(path, base, written, _Stale(), now, [line for line in lines if line.kind == "report"])
+    reports = [line for line in lines if line.kind == "report"]
+    shown = _rewritten(path, base, written, _Stale(), now, reports, _corrected(files, home))
     bodies = [None if text is None else split_front_matter(text).body for text in (shown, page.shown)]
     if base != shown and bodies[0] == bodies[1]:
         shown = page.shown  # only the time in its front matter differs
@@ -424,19 +445,21 @@ def _rewritten(
     stale: _Stale,
     now: datetime,
     reports: Sequence[Line],
+    corrected: Sequence[Line] = (),
     sessions: Sequence[str] = (),
 ) -> str | None:
     """Returns the file with these lines, and without lines of `stale` transcripts alone; `before` if nothing changes.
-    `reports` close open items of the file. A new file begins with its place's template. `sessions` are added to the
-    front matter of a journal."""
-    if not placed and (before is None or not (reports or stale.paths)):
+    `reports` close open items of the file, and `corrected` replace others. A new file begins with its place's template.
+    `sessions` are added to the front matter of a journal."""
+    if not placed and (before is None or not (reports or corrected or stale.paths)):
         return before
     start = split_front_matter(before if before is not None else placed[0][0].template)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
         body = within_the_day(body)
     if path.startswith(ITEM_PAGES):
-        body = settled(body, (*(line for _, line in placed), *reports), of_one_subject=path != GENERAL_PAGE)
+        lines = (*(line for _, line in placed), *reports)
+        body = settled(body, lines, corrected, of_one_subject=path != GENERAL_PAGE)
     body = without_emptied(start.body, body)
     if is_page(path) and path != GENERAL_PAGE:
         body = with_state(body)

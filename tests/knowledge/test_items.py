@@ -16,10 +16,12 @@ from mcp_server.conversations.imports import ImportedSession, ImportedTurn, reco
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.duties import keep_extracted
+from mcp_server.knowledge import review
 from mcp_server.knowledge.extract import EXTRACTED, extract, queue_outdated, waiting_conversations
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.text.destinations import archived_path
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.understanding.talks import BERTH, BERTH_DONE, HELLO, PROPOSAL
@@ -139,6 +141,24 @@ async def test_a_line_with_a_forgotten_word_stays_when_its_conversation_is_read_
     ]
     await extract(memory, anew=True)
     assert memory.files.read_text(PAGE) == after
+
+
+@pytest.mark.parametrize("new", ["Tokens.", None])
+async def test_a_line_that_was_moved_or_reworded_stays_so_and_what_it_replaced_stays_replaced(
+    memory: Memory, clock: Clock, new: str | None
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    backup, before = section(memory, "Key Decisions")[0], section(memory, "Replaced decisions")
+    (line,) = [one for one in await review.unreviewed(memory) if one.entry.said == JWT]
+    await (review.move(memory, line, "Facts") if new is None else review.correct(memory, line, new))
+    for _ in range(2):
+        await extract(memory, anew=True)
+        assert section(memory, "Key Decisions") == ([backup, "Tokens."] if new else [backup])
+        assert section(memory, "Facts") == ([] if new else [JWT])
+        assert section(memory, "Replaced decisions") == before
+    assert section(memory, "Corrected", archived_path(PAGE)) == [JWT]
 
 
 async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock) -> None:
