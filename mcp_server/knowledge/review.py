@@ -23,7 +23,8 @@ from mcp_server.knowledge.duplicates import NEGATIONS
 from mcp_server.knowledge.editing import NewFact, archive, despite_editors, edited, stamped
 from mcp_server.knowledge.pages import ITEMS, with_entry, without_emptied
 from mcp_server.knowledge.remember import Remembered, checked, write
-from mcp_server.knowledge.summaries import shortened
+from mcp_server.knowledge.summaries import shortened, with_state
+from mcp_server.knowledge.writing import renew_memory
 from mcp_server.memory import Memory
 from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.storage.values import Change
@@ -304,8 +305,9 @@ async def remove(memory: Memory, line: Unreviewed) -> None:
 
 
 async def _change(memory: Memory, line: Unreviewed, section: str, change: Callable[[str, Entry], str]) -> None:
-    """Changes a line of a page. A recognized or removed line goes to this section of the page's archive as it was: from
-    there it does not come back when its conversation is read again."""
+    """Changes a line of a page, and renews the state on top of the page and MEMORY.md, which repeat lines. A recognized
+    or removed line goes to this section of the page's archive as it was: from there it does not come back when its
+    conversation is read again."""
     if not line.path.startswith("knowledge/"):
         raise Refused(f"{line.path} is no page of the knowledge")
 
@@ -316,11 +318,14 @@ async def _change(memory: Memory, line: Unreviewed, section: str, change: Callab
         if there.sources or section == REMOVED:
             archive(memory, [replace(there, section=section)], line.path)
         body = without_emptied(split.body, change(split.body, there))
+        if is_page(line.path) and line.path != GENERAL_PAGE:
+            body = with_state(body)
         memory.files.write_atomic(line.path, stamped(line.path, split.head + body, memory.clock(), None), before)
 
     async with memory.locks.files():
         await run_sync(despite_editors, work)
     memory.changes.publish(Change("file", line.path))
+    await renew_memory(memory)
 
 
 def lines_of(memory: Memory, line: Unreviewed) -> tuple[int, int]:

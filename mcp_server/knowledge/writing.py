@@ -241,6 +241,11 @@ async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
     return await write_changes(memory, work, dry_run)
 
 
+async def renew_memory(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
+    """Writes the derived lines of MEMORY.md anew from the other pages, and returns the change."""
+    return await write_changes(memory, partial(despite_editors, partial(_renew_memory, memory, dry_run)), dry_run)
+
+
 def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[ChangedFile]:
     texts = {path: text for path in markdown_in(files, *LINKED) if (text := files.readable(path)) is not None}
     starts = {path: split_front_matter(text) for path, text in texts.items()}

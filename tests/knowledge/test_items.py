@@ -21,7 +21,7 @@ from mcp_server.knowledge.extract import EXTRACTED, extract, queue_outdated, wai
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.text.destinations import archived_path
+from mcp_server.text.destinations import MEMORY, archived_path
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.understanding.talks import BERTH, BERTH_DONE, HELLO, PROPOSAL
@@ -159,6 +159,18 @@ async def test_a_line_that_was_moved_or_reworded_stays_so_and_what_it_replaced_s
         assert section(memory, "Facts") == ([] if new else [JWT])
         assert section(memory, "Replaced decisions") == before
     assert section(memory, "Corrected", archived_path(PAGE)) == [JWT]
+
+
+async def test_the_state_of_a_page_and_the_core_memory_no_longer_quote_a_line_that_was_removed(
+    memory: Memory, clock: Clock
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await extract(memory)
+    (line,) = [one for one in await review.unreviewed(memory) if one.entry.said == VAULT]
+    assert all("AppRole" in memory.files.read_text(path) for path in (PAGE, MEMORY))
+    await review.remove(memory, line)
+    assert not any("AppRole" in memory.files.read_text(path) for path in (PAGE, MEMORY))
+    assert "> - Last decision: I'd run the backup" in memory.files.read_text(PAGE)
 
 
 async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock) -> None:
