@@ -256,17 +256,25 @@ def with_entry(body: str, section: str, text: str) -> str:
 
 
 def in_order(body: str) -> str:
-    """Returns the body with the derived lines of each section sorted by day, in the places that derived lines have."""
-    by_section: dict[str, list[_Known]] = {}
+    """Returns the body with the derived lines of each section sorted by day: a line below a later one moves to directly
+    above the first later one. All other lines keep their places."""
+    sorted_lines: dict[str, list[_Known]] = {}
+    early: list[_Known] = []
     for known in _lines(body):
         if known.sources:
-            by_section.setdefault(known.section, []).append(known)
+            lines = sorted_lines.setdefault(known.section, [])
+            (early if lines and known.order < lines[-1].order else lines).append(known)
     rows = body.split("\n")
-    for lines in by_section.values():
-        for target, known in zip(lines, sorted(lines, key=lambda one: one.order), strict=True):
-            assert target.place is not None
-            rows[target.place - 1] = known.written
-    return "\n".join(rows)
+    above: dict[int | None, list[str]] = {}
+    for known in sorted(early, key=lambda one: one.order):
+        later = next(one for one in sorted_lines[known.section] if known.order < one.order)
+        above.setdefault(later.place, []).append(known.written)
+    moved = {known.place for known in early}
+    return "\n".join(
+        row
+        for number, own in enumerate(rows, 1)
+        for row in (*above.get(number, ()), *([] if number in moved else [own]))
+    )
 
 
 # ---------------------------------------------------------------- settling
@@ -299,7 +307,7 @@ def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *,
     """
     corrected = list(corrected)
     lines = [*lines, *corrected]
-    body = _as_reviewed(reopened(body), lines)
+    before, body = body, _as_reviewed(reopened(body), lines)
     said_in: dict[Source, list[Line]] = {}
     for line in lines:
         if line.kind in CHANGEABLE:
@@ -342,7 +350,29 @@ def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *,
             moved.append(_settled(one.key, one.kind, by.date, by.sources[0]))
         elif isinstance(by, Line):
             moved.append(_settled(one.key, one.kind, by.said, by.source))
-    return _moved(body, moved)
+    return _in_place(before, _moved(body, moved))
+
+
+def _in_place(before: str, after: str) -> str:
+    """Returns the body `after` its items were settled, with each item that is still in its section in its old place."""
+    left: dict[tuple[str, Source, str], list[Entry]] = {}
+    for one in entries.derived(after):
+        left.setdefault(_identity(one), []).append(one)
+    rows, gone = before.split("\n"), []
+    for one in entries.derived(before):
+        if here := left.get(_identity(one)):
+            rows[one.start - 1] = here.pop(0).text
+        else:
+            gone.append(one)
+    body = entries.without("\n".join(rows), gone)
+    for one in (one for new in left.values() for one in new):
+        body = with_entry(body, one.section, one.text)
+    return in_order(body)
+
+
+def _identity(item: Entry) -> tuple[str, Source, str]:
+    """Returns what an item keeps when it is settled again."""
+    return item.section, item.sources[0], _NOTE.sub("", item.said)
 
 
 def _settled(item: Entry, kind: str, day: str, source: Source) -> tuple[Entry, str, str]:

@@ -173,6 +173,24 @@ async def test_the_state_of_a_page_and_the_core_memory_no_longer_quote_a_line_th
     assert "> - Last decision: I'd run the backup" in memory.files.read_text(PAGE)
 
 
+async def test_hand_written_lines_among_derived_ones_keep_their_places(memory: Memory, clock: Clock) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    rows: list[str] = []
+    for row in memory.files.read_text(PAGE).splitlines():
+        rows += [row, f"- Mine, below line {len(rows)}."] if row.startswith("- ") else [row]
+    before = "\n".join(rows) + "\n"
+    memory.files.write_atomic(PAGE, before)
+    await extract(memory, anew=True)
+    assert memory.files.read_text(PAGE) == before
+    await talk(memory, clock, "third", 1, "Decision: the invoices are kept as PDF files", "Noted.")
+    await extract(memory)
+    added = [row for row in memory.files.read_text(PAGE).splitlines() if row not in rows]
+    assert [row for row in memory.files.read_text(PAGE).splitlines() if row not in added] == rows
+    assert [row[2:12] for row in added if row.startswith("- ")] == ["2026-01-28"]
+
+
 async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock) -> None:
     own = (
         "# Atlas\n\nOur backend.\n\n## Key Decisions\n\n- no microservices, ever\n\n## Notes\n- Bo knows the cluster\n"
