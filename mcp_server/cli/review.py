@@ -17,7 +17,6 @@ from mcp_server.forgetting.words import ADD_HISTORY, as_text
 from mcp_server.knowledge import review
 from mcp_server.knowledge.review import Unreviewed, Waiting
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
 from mcp_server.text.destinations import is_page
 from mcp_server.text.prose import counted
 
@@ -148,19 +147,21 @@ def review_command() -> None:
         for proposal in await review.waiting(memory):
             by = proposal.proposal.by or "an agent"
             shown = (f"{proposal.proposal.path}, proposed by {by}", *proposal.diff.split("\n"))
-            key = _asked(shell.visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
+            text = shell.visible("\n  ".join(shown), keep_lines=True)
+            while (key := _asked(text, PROPOSAL_KEYS, "kfsq")) == "k" and proposal.problem:
+                click.echo(f"  not written: {shell.visible(proposal.problem)}")
             if key == "q":
                 return
-            if key == "k" and proposal.problem:
-                click.echo(f"  not written: {shell.visible(proposal.problem)}")
-            elif key == "k":
+            if key == "k":
                 await review.approve(memory, proposal.proposal.id, anyway=True)
             elif key == "f":
                 await review.reject(memory, proposal.proposal.id)
             done += key != "s"
         lines = await review.unreviewed(memory)
         for number, line in enumerate(lines, 1):
-            key = _asked(f"{number}/{len(lines)}  {_words(line)}", KEYS, "kemrfsaq")
+            text = f"{number}/{len(lines)}  {_words(line)}"
+            while (key := _asked(text, KEYS, "kemrfsaq")) not in "saq" and not await _decided(memory, line, key):
+                pass
             if key == "q":
                 break
             if key == "a":
@@ -168,7 +169,7 @@ def review_command() -> None:
                     await review.keep(memory, one)
                 done += len(lines) - number + 1
                 break
-            done += await _decided(memory, line, key)
+            done += key != "s"
         click.echo(f"{done} reviewed." if done or lines else "There is nothing new to review.")
 
     shell.with_memory(act)
@@ -180,8 +181,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
         if key == "k":
             await review.keep(memory, line)
         elif key == "e":
-            text = click.prompt("  new words", default=line.entry.said)
-            await review.correct(memory, line, text, Caller(source="cli", client="cli"))
+            await review.correct(memory, line, _new_words(line.entry.said))
         elif key == "m" and not is_page(line.path):
             click.echo("  a line of this page has only one place")
             return False
@@ -191,7 +191,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
             section = _asked("", "to [r]ules  [d]ecisions  [f]acts  [o]pen items", "".join(named))
             await review.move(memory, line, named[section])
         elif key == "r":
-            await review.move(memory, line, None)
+            await review.remove(memory, line)
         elif key == "f" and _asked("", "delete every copy, also in the conversation? [y]es  [n]o", "yn") == "y":
             target = ForgetTarget(path=line.path, lines=await run_sync(review.lines_of, memory, line))
             copies = (await forget(memory, target)).copies
@@ -202,6 +202,19 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
         click.echo(f"  {shell.visible(str(error))}")
         return False
     return True
+
+
+def _new_words(said: str) -> str:
+    """Asks for the new words of a line. Where Python has `readline`, the answer begins with the old ones."""
+    try:
+        import readline
+    except ImportError:  # Windows
+        return str(click.prompt("  new words", default=said))
+    readline.set_startup_hook(lambda: readline.insert_text(said))
+    try:
+        return input("  new words: ")
+    finally:
+        readline.set_startup_hook(None)
 
 
 def _asked(text: str, keys: str, allowed: str) -> str:

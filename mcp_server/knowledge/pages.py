@@ -35,6 +35,7 @@ from mcp_server.text.destinations import (
     Place,
 )
 from mcp_server.text.entries import Entry, Line, Source
+from mcp_server.text.forgotten import MARK
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.cues import stems_of_text
 from mcp_server.understanding.settling import CHANGEABLE, Statement, settle, settled_in
@@ -204,10 +205,12 @@ def merged(
     """Returns the body of a file with these lines in it; the same text if it has all of them already.
 
     `stale` are transcripts that were read again: lines that only an earlier reading found are removed, but for those
-    that begin with one of `kept`. A line of one of the transcripts `replaced_only` is removed only if a new line of the
-    same turn and section replaces it.
+    that begin with one of `kept`, and those of a turn of which a part was forgotten: no reading finds them again. A
+    line of one of the transcripts `replaced_only` is removed only if a new line of the same turn and section replaces
+    it.
     """
     file = _Body(body)
+    cut = {source for known in file.known if MARK in known.text for source in known.sources}
     for place, line in placed:
         file.merge(place, line, stale)
     drop: set[int] = set()
@@ -217,6 +220,7 @@ def merged(
             for one in known.sources
             if one.path not in stale
             or one in known.confirmed
+            or one in cut
             or (one.path in replaced_only and not any(_replaces(new, known, one) for new in file.known))
         )
         if sources == known.sources or known.text.startswith(kept or ("\0",)):
@@ -252,17 +256,25 @@ def with_entry(body: str, section: str, text: str) -> str:
 
 
 def in_order(body: str) -> str:
-    """Returns the body with the derived lines of each section sorted by day, in the places that derived lines have."""
-    by_section: dict[str, list[_Known]] = {}
+    """Returns the body with the derived lines of each section sorted by day: a line below a later one moves to directly
+    above the first later one. All other lines keep their places."""
+    sorted_lines: dict[str, list[_Known]] = {}
+    early: list[_Known] = []
     for known in _lines(body):
         if known.sources:
-            by_section.setdefault(known.section, []).append(known)
+            lines = sorted_lines.setdefault(known.section, [])
+            (early if lines and known.order < lines[-1].order else lines).append(known)
     rows = body.split("\n")
-    for lines in by_section.values():
-        for target, known in zip(lines, sorted(lines, key=lambda one: one.order), strict=True):
-            assert target.place is not None
-            rows[target.place - 1] = known.written
-    return "\n".join(rows)
+    above: dict[int | None, list[str]] = {}
+    for known in sorted(early, key=lambda one: one.order):
+        later = next(one for one in sorted_lines[known.section] if known.order < one.order)
+        above.setdefault(later.place, []).append(known.written)
+    moved = {known.place for known in early}
+    return "\n".join(
+        row
+        for number, own in enumerate(rows, 1)
+        for row in (*above.get(number, ()), *([] if number in moved else [own]))
+    )
 
 
 # ---------------------------------------------------------------- settling
@@ -285,15 +297,17 @@ MOST_HOLDERS = 2
 about 8 subjects, 5 items instead of 11 were settled by another subject, and 11 instead of 12 by their own (2026-11)."""
 
 
-def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) -> str:
-    """Returns the body of a page with its items settled by new `lines` (decisions, rules, facts, reports).
+def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *, of_one_subject: bool = True) -> str:
+    """Returns the body of a page with its items settled by new `lines` (decisions, rules, facts, reports), and by lines
+    that the user `corrected`: the page has them in another section or in other words.
 
     Only pairs with a new line are judged: lines that were settled before keep their state. If the page is not
     `of_one_subject`, an item of another conversation is settled only if both share a word that at most MOST_HOLDERS
     conversations have.
     """
-    lines = list(lines)
-    body = _as_reviewed(reopened(body), lines)
+    corrected = list(corrected)
+    lines = [*lines, *corrected]
+    before, body = body, _as_reviewed(reopened(body), lines)
     said_in: dict[Source, list[Line]] = {}
     for line in lines:
         if line.kind in CHANGEABLE:
@@ -302,7 +316,7 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
     for item in _items(body, KINDS):
         new = [line for source in item.sources for line in said_in.get(source, ())]
         first = item.sources[0]
-        order = _order(replace(first, turn=settled_in(first.turn, item.said)), item.date)
+        order = _order(first, item.date, item.said)
         changes = max((line.changes for line in new), default=0.0)
         heard = frozenset(stem for line in new for stem in line.heard)
         kind = KINDS[item.section]
@@ -311,6 +325,17 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
         Statement("report", line.text, _order(line.source, line.said), line.changes, key=line)
         for line in lines
         if line.kind == "report"
+    ]
+    statements += [
+        Statement(
+            line.kind,
+            line.text,
+            _order(line.source, line.said, line.text),
+            line.changes,
+            frozenset(line.heard),
+            key=line,
+        )
+        for line in corrected
     ]
     settle(statements)
     holders = {} if of_one_subject else _holders(body)
@@ -325,7 +350,29 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
             moved.append(_settled(one.key, one.kind, by.date, by.sources[0]))
         elif isinstance(by, Line):
             moved.append(_settled(one.key, one.kind, by.said, by.source))
-    return _moved(body, moved)
+    return _in_place(before, _moved(body, moved))
+
+
+def _in_place(before: str, after: str) -> str:
+    """Returns the body `after` its items were settled, with each item that is still in its section in its old place."""
+    left: dict[tuple[str, Source, str], list[Entry]] = {}
+    for one in entries.derived(after):
+        left.setdefault(_identity(one), []).append(one)
+    rows, gone = before.split("\n"), []
+    for one in entries.derived(before):
+        if here := left.get(_identity(one)):
+            rows[one.start - 1] = here.pop(0).text
+        else:
+            gone.append(one)
+    body = entries.without("\n".join(rows), gone)
+    for one in (one for new in left.values() for one in new):
+        body = with_entry(body, one.section, one.text)
+    return in_order(body)
+
+
+def _identity(item: Entry) -> tuple[str, Source, str]:
+    """Returns what an item keeps when it is settled again."""
+    return item.section, item.sources[0], _NOTE.sub("", item.said)
 
 
 def _settled(item: Entry, kind: str, day: str, source: Source) -> tuple[Entry, str, str]:
@@ -440,9 +487,10 @@ def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
     return in_order(body)
 
 
-def _order(source: Source, day: str) -> tuple[datetime, str, int]:
+def _order(source: Source, day: str, said: str = "") -> tuple[datetime, str, int]:
+    """Returns the moment of a statement. One that quotes the answer of the next turn is as late as the answer."""
     moment = datetime.fromisoformat(day).replace(tzinfo=UTC) if day else datetime.min.replace(tzinfo=UTC)
-    return moment, *source.order
+    return moment, *replace(source, turn=settled_in(source.turn, said)).order
 
 
 # ---------------------------------------------------------------- removing derived lines

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -22,14 +22,15 @@ from mcp_server.history import merging
 from mcp_server.knowledge.duplicates import NEGATIONS
 from mcp_server.knowledge.editing import NewFact, archive, despite_editors, edited, stamped
 from mcp_server.knowledge.pages import ITEMS, with_entry, without_emptied
-from mcp_server.knowledge.remember import Remembered, checked, remember, write
-from mcp_server.knowledge.summaries import shortened
+from mcp_server.knowledge.remember import Remembered, checked, write
+from mcp_server.knowledge.summaries import shortened, with_state
+from mcp_server.knowledge.writing import renew_memory
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
 from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.destinations import (
+    CORRECTED,
     DECISIONS,
     ENDED,
     FACTS,
@@ -274,33 +275,57 @@ async def keep(memory: Memory, line: Unreviewed) -> None:
     await memory.state.put(REVIEWED, line.key, line.entry.date)
 
 
-async def correct(memory: Memory, line: Unreviewed, text: str, caller: Caller) -> None:
-    """Replaces a line by the user's own words. They have no source, so that no extractor changes them."""
-    written = entries.written(text, line.entry.date or None)
-    fact = NewFact(written, project="global", path=line.path, action="edit", old_text=line.entry.text)
-    await remember(memory, fact, caller, approved=True)
+async def correct(memory: Memory, line: Unreviewed, text: str) -> None:
+    """Replaces a line by the user's own words. They have no source, so that no extractor changes them.
+
+    Raises:
+        Conflict: the page has changed.
+        Invalid, Refused: an empty or long text, or a secret.
+    """
+    content = checked(NewFact(text)).content
+
+    def reworded(body: str, there: Entry) -> str:
+        return entries.reworded(body, there, entries.written(content, there.date or None), keep=False)
+
+    await _change(memory, line, CORRECTED, reworded)
 
 
-async def move(memory: Memory, line: Unreviewed, section: str | None) -> None:
-    """Moves a line to another section of its page, as the user's own; if `section` is None, to `Removed` in the page's
-    archive. From there it does not come back when its conversation is read again. Raises Conflict if the page has
-    changed."""
+async def move(memory: Memory, line: Unreviewed, section: str) -> None:
+    """Moves a line to another section of its page, as the user's own. Raises Conflict if the page has changed."""
+
+    def moved(body: str, there: Entry) -> str:
+        return with_entry(entries.without(body, [there]), section, entries.written(there.said, there.date or None))
+
+    await _change(memory, line, CORRECTED, moved)
+
+
+async def remove(memory: Memory, line: Unreviewed) -> None:
+    """Takes a line off its page. Raises Conflict if the page has changed."""
+    await _change(memory, line, REMOVED, lambda body, there: entries.without(body, [there]))
+
+
+async def _change(memory: Memory, line: Unreviewed, section: str, change: Callable[[str, Entry], str]) -> None:
+    """Changes a line of a page, and renews the state on top of the page and MEMORY.md, which repeat lines. A recognized
+    or removed line goes to this section of the page's archive as it was: from there it does not come back when its
+    conversation is read again."""
+    if not line.path.startswith("knowledge/"):
+        raise Refused(f"{line.path} is no page of the knowledge")
 
     def work() -> None:
         before = memory.files.read_text(line.path)
         split = split_front_matter(before)
         there = _found(split.body, line)
-        body = entries.without(split.body, [there])
-        if section is None:
-            archive(memory, [replace(there, section=REMOVED)], line.path)
-        else:
-            body = with_entry(body, section, entries.written(there.said, there.date or None))
-        body = without_emptied(split.body, body)
+        if there.sources or section == REMOVED:
+            archive(memory, [replace(there, section=section)], line.path)
+        body = without_emptied(split.body, change(split.body, there))
+        if is_page(line.path) and line.path != GENERAL_PAGE:
+            body = with_state(body)
         memory.files.write_atomic(line.path, stamped(line.path, split.head + body, memory.clock(), None), before)
 
     async with memory.locks.files():
         await run_sync(despite_editors, work)
     memory.changes.publish(Change("file", line.path))
+    await renew_memory(memory)
 
 
 def lines_of(memory: Memory, line: Unreviewed) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
-from mcp_server.errors import Conflict
+from mcp_server.errors import Conflict, Invalid
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
@@ -35,6 +35,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.files import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.destinations import (
+    CORRECTED,
     GENERAL_PAGE,
     JOURNALS,
     MEMORY,
@@ -46,7 +47,7 @@ from mcp_server.text.destinations import (
     place_of,
 )
 from mcp_server.text.entries import Line, entries, is_derived, is_state, without_sources
-from mcp_server.text.markdown import difference, split_front_matter
+from mcp_server.text.markdown import difference, sections, split_front_matter
 
 LINKED = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/")
 """Folders of the pages that link to each other."""
@@ -105,16 +106,18 @@ async def write_lines(
     ended: Collection[str] = (),
     live: Mapping[str, Mapping[str, Any]] | None = None,
     dry_run: bool = False,
-) -> list[ChangedFile]:
-    """Writes lines durably into their files, each file whole, and returns the changes. `anew` are transcripts that were
-    read again: their earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an
-    earlier line is removed only if a new line replaces it. `dry_run` writes nothing.
+) -> tuple[list[ChangedFile], Mapping[str, str]]:
+    """Writes lines durably into their files, each file whole. `anew` are transcripts that were read again: their
+    earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an earlier line is
+    removed only if a new line replaces it. `dry_run` writes nothing.
+
+    Returns the changes, and the files that are left alone because they cannot be read, each with the reason.
 
     Pages also show the items of open conversations: those in the state, and the newer ones of `live`, which are stored.
     The items of the transcripts `ended` are no longer shown: their lines are among the derived ones."""
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.asked))
 
-    async def work() -> list[ChangedFile]:
+    async def work() -> tuple[list[ChangedFile], Mapping[str, str]]:
         items, stored = await memory.state.entries_of(LIVE_ITEMS, LIVE_PAGES)
         newer = await _newer(memory, items, live) if live else {}
         open_items = [one["lines"] for path, one in {**items, **newer}.items() if path not in ended]
@@ -127,17 +130,17 @@ async def write_lines(
                 changed.append(await run_sync(_written, batch, path, dry_run))
         for path, one in newer.items():
             await memory.state.put(LIVE_ITEMS, path, one, waits=False)  # the transcript has it all
-        return [one for one in changed if one is not None]
+        return [one for one in changed if one is not None], batch.unreadable
 
     if dry_run:
         return await work()
     async with memory.locks.files():
-        changed = await work()
+        changed, unreadable = await work()
         if ended:
             await memory.state.remove(LIVE_ITEMS, *ended)
     for one in changed:
         memory.changes.publish(Change("file", one.path))
-    return changed
+    return changed, unreadable
 
 
 def _batch(
@@ -154,11 +157,29 @@ def _batch(
     shown = [line for line, _ in _not_remembered(files, [(line, "") for line in live])]
     reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
+    settling, showing = _by_page(reports), _by_page(shown)
+    wanted = {place_of(line, title).path for line, title in lines}
+    unreadable = _unreadable(files, {MEMORY, *wanted, *settling, *showing, *stored})
+    lines = [(line, title) for line, title in lines if place_of(line, title).path not in unreadable]
     placed = _at_home(files, _not_remembered(files, lines))
+    corrected = _by_page(_corrected(files, placed))
     holding = _holding(files, stale.paths) if stale.paths else ()
-    batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(shown))
-    pages = {path: _found_page(batch, path, stored.get(path)) for path in {*stored, *batch.shown}}
-    return batch, {*placed, *holding, *filter(files.exists, batch.reports)}, pages
+    batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), settling, corrected, showing, unreadable)
+    paths = {*placed, *holding, *filter(files.exists, (*settling, *corrected))} - unreadable.keys()
+    live_pages = {*stored, *showing} - unreadable.keys()
+    return batch, paths, {path: _found_page(batch, path, stored.get(path)) for path in live_pages}
+
+
+def _unreadable(files: Files, paths: Iterable[str]) -> dict[str, str]:
+    """Returns those of the files that cannot be read, or whose archived file cannot, each with the reason."""
+    found: dict[str, str] = {}
+    for path in sorted(paths):
+        try:
+            for one in (path, archived_path(path)):
+                files.text_or_none(one)
+        except Invalid as error:
+            found[path] = str(error)
+    return found
 
 
 def _not_forgotten(memory: Memory, lines: Sequence[Line]) -> Sequence[Line]:
@@ -173,7 +194,7 @@ def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tup
     """Returns the lines without the facts that a person or an agent wrote into MEMORY.md."""
     if not any(line.kind == "fact" for line, _ in lines):
         return list(lines)
-    known = entries(split_front_matter(files.text_or_none(MEMORY) or "").body)
+    known = entries(split_front_matter(files.readable(MEMORY) or "").body)
     remembered = [one.said for one in known if not is_derived(one.text)]
     return [
         (line, title)
@@ -197,15 +218,18 @@ async def _newer(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The lines to write, by path: `reports` close open items of a page, and `shown` are lines of open
-    conversations."""
+    """The lines to write, by path: `reports` close open items of a page, `corrected` are recognized lines that the user
+    moved or reworded on a page, and `shown` are lines of open conversations. `unreadable` are files that are left
+    alone, each with the reason."""
 
     memory: Memory
     placed: Mapping[str, list[tuple[Place, Line]]]
     stale: _Stale
     by_day: Mapping[str, Sequence[str]]
     reports: Mapping[str, Sequence[Line]]
+    corrected: Mapping[str, Sequence[Line]]
     shown: Mapping[str, Sequence[Line]]
+    unreadable: Mapping[str, str]
 
 
 _FoundPage = tuple[str | None, LivePage]
@@ -236,6 +260,11 @@ async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
     return await write_changes(memory, work, dry_run)
 
 
+async def renew_memory(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
+    """Writes the derived lines of MEMORY.md anew from the other pages, and returns the change."""
+    return await write_changes(memory, partial(despite_editors, partial(_renew_memory, memory, dry_run)), dry_run)
+
+
 def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[ChangedFile]:
     texts = {path: text for path in markdown_in(files, *LINKED) if (text := files.readable(path)) is not None}
     starts = {path: split_front_matter(text) for path, text in texts.items()}
@@ -250,6 +279,8 @@ def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[Ch
 
 
 def _renew_memory(memory: Memory, dry_run: bool) -> list[ChangedFile]:
+    if memory.files.exists(MEMORY) and memory.files.readable(MEMORY) is None:
+        return []  # `doctor` names it
     template = place_for("fact", "x", None, "", None).template
     lines = derived_lines(page_bodies(memory.files))
     return edit_body(memory, MEMORY, partial(renewed, lines=lines), dry_run, template)
@@ -327,6 +358,19 @@ def _at_home(files: Files, given: Iterable[tuple[Line, str]]) -> dict[str, list[
     return home
 
 
+def _corrected(files: Files, home: Mapping[str, Sequence[tuple[Place, Line]]]) -> list[Line]:
+    """Returns those of the lines that the user moved or reworded on their page: they are in its archive, and still
+    replace what they replaced."""
+    found: list[Line] = []
+    for path, placed in home.items():
+        if path.startswith("archive/"):
+            lines = [line for _, line in placed]
+            inside = sections(split_front_matter(files.text_or_none(path) or "").body)
+            text = "\n".join(one.text for one in inside if one.title == CORRECTED)
+            found += [line for line, is_there in zip(lines, standing(text, lines), strict=True) if is_there]
+    return found
+
+
 def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
     """Returns the files, also in the archive, with a line that names one of these transcripts as its source, except the
     indexes, which repeat other files."""
@@ -340,10 +384,11 @@ def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
     files, now = batch.memory.files, batch.memory.clock()
     warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
     placed, reports, sessions = batch.placed.get(path, ()), batch.reports.get(warm, ()), batch.by_day.get(warm, ())
+    corrected = batch.corrected.get(path, ())
 
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        after = _rewritten(warm, before, placed, batch.stale, now, reports, sessions)
+        after = _rewritten(warm, before, placed, batch.stale, now, reports, corrected, sessions)
         if after is None or after == before:
             return None
         if not dry_run:
@@ -396,11 +441,13 @@ def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
     before = files.text_or_none(path)
     page = page_from(stored, before)
     placed = _without_gone(page, batch.placed.get(path, ()))
-    base = _rewritten(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()))
+    corrected = batch.corrected.get(path, ())
+    base = _rewritten(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()), corrected)
     lines = batch.shown.get(path, ())
     home = _at_home(files, [(line, "") for line in lines if line.kind != "report"])
     written = _without_gone(page, home.get(path, ()))
-    shown = _rewritten(path, base, written, _Stale(), now, [line for line in lines if line.kind == "report"])
+    reports = [line for line in lines if line.kind == "report"]
+    shown = _rewritten(path, base, written, _Stale(), now, reports, _corrected(files, home))
     bodies = [None if text is None else split_front_matter(text).body for text in (shown, page.shown)]
     if base != shown and bodies[0] == bodies[1]:
         shown = page.shown  # only the time in its front matter differs
@@ -424,19 +471,21 @@ def _rewritten(
     stale: _Stale,
     now: datetime,
     reports: Sequence[Line],
+    corrected: Sequence[Line] = (),
     sessions: Sequence[str] = (),
 ) -> str | None:
     """Returns the file with these lines, and without lines of `stale` transcripts alone; `before` if nothing changes.
-    `reports` close open items of the file. A new file begins with its place's template. `sessions` are added to the
-    front matter of a journal."""
-    if not placed and (before is None or not (reports or stale.paths)):
+    `reports` close open items of the file, and `corrected` replace others. A new file begins with its place's template.
+    `sessions` are added to the front matter of a journal."""
+    if not placed and (before is None or not (reports or corrected or stale.paths)):
         return before
     start = split_front_matter(before if before is not None else placed[0][0].template)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
         body = within_the_day(body)
     if path.startswith(ITEM_PAGES):
-        body = settled(body, (*(line for _, line in placed), *reports), of_one_subject=path != GENERAL_PAGE)
+        lines = (*(line for _, line in placed), *reports)
+        body = settled(body, lines, corrected, of_one_subject=path != GENERAL_PAGE)
     body = without_emptied(start.body, body)
     if is_page(path) and path != GENERAL_PAGE:
         body = with_state(body)

@@ -26,7 +26,7 @@ from mcp_server.page.answer import ME, Page, Routes, mark_of, number_in
 from mcp_server.page.passages import CONVERSATIONS, Passages, Words
 from mcp_server.storage.files import is_untouched_template
 from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
-from mcp_server.text.entries import Entry, entries, written
+from mcp_server.text.entries import Entry, entries
 from mcp_server.text.markdown import split_front_matter
 
 SHOWN = 200
@@ -173,14 +173,14 @@ async def change_line(page: Page) -> Response:
     if form.get("how") == "remove":
         if line.path == MEMORY and line.entry.sources:
             raise Invalid("this line repeats one of another page; remove it there")
-        await review.move(page.memory, review.Unreviewed(line.path, line.entry), None)
+        await review.remove(page.memory, review.Unreviewed(line.path, line.entry))
         return page.back(form, "/knows", "Removed. The line is in the archive, and does not come back.")
     text = form.get("text", "").strip()
     if not text:
         raise Invalid("the text is empty; to take a line off its page, remove it")
     section = line.entry.section
     if form.get("how") == "supersede":
-        fact = NewFact(
+        newer = NewFact(
             text,
             kind=_KINDS.get(section, "fact"),
             project=line.project or "global",
@@ -188,19 +188,11 @@ async def change_line(page: Page) -> Response:
             section=None if section in _KINDS else section,
             supersedes=f"{line.path}:{line.first}",
         )
+        done = await remember(page.memory, newer, ME, approved=True)
         said = "The newer statement is in force. The older one is kept as replaced."
-    else:
-        # The corrected line is the user's own: without its source, extractors never rewrite it.
-        fact = NewFact(
-            written(text, line.entry.date or None),
-            project="global",
-            path=line.path,
-            action="edit",
-            old_text=line.entry.text,
-        )
-        said = "Corrected."
-    done = await remember(page.memory, fact, ME, approved=True)
-    return page.back(form, "/knows", " ".join((said, *done.notes)))
+        return page.back(form, "/knows", " ".join((said, *done.notes)))
+    await review.correct(page.memory, review.Unreviewed(line.path, line.entry), text)
+    return page.back(form, "/knows", "Corrected.")
 
 
 async def show_archive(page: Page) -> Response:

@@ -49,8 +49,11 @@ FACTS, OLD_FACTS = "Facts", "Replaced facts"
 REMOVED = "Removed"
 """Section of a page's archive with the lines that the user took off the page."""
 
-ENDED = frozenset((REPLACED, OLD_RULES, OLD_FACTS, CLOSED, REMOVED))
-"""Sections of replaced, closed and removed items: they are neither pushed nor in force."""
+CORRECTED = "Corrected"
+"""Section of a page's archive with the lines, as they were recognized, that the user moved or reworded on the page."""
+
+ENDED = frozenset((REPLACED, OLD_RULES, OLD_FACTS, CLOSED, REMOVED, CORRECTED))
+"""Sections of replaced, closed, removed and corrected items: they are neither pushed nor in force."""
 
 PROJECT_FILES = {
     "decision": ("context", DECISIONS),

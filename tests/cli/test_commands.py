@@ -64,9 +64,14 @@ def test_sessions_are_listed_shown_and_ended(run: Run) -> None:
     session = observed(run, "Hello there, old friend.", "--at", "2026-02-01T10:00:00Z")["session"]
     assert session in run("session", "list")
     assert "old friend" in run("session", "show", session)
+    assert f"old friend.\n{session}, open" in run("session", "show", session[:6])
+    assert f"did you mean '{session}'?" in run("session", "show", session[:5], code=1)
+    observed(run, "Hello there, you.", "--session", f"{session[:6]}-other")
+    assert "no session" in run("session", "show", session[:6], code=1)
+    run("session", "end", f"{session[:6]}-other")
     assert f"{session} is closed" in run("session", "end", session)
-    (row,) = json.loads(run("session", "list", "--json"))
-    assert row["status"] == "closed"
+    rows = json.loads(run("session", "list", "--json"))
+    assert [row["status"] for row in rows] == ["closed", "closed"]
     assert json.loads(run("session", "list", "--open", "--json")) == []
     assert "context-manager:" in run("session", "end", "nosuch", code=1)
 
@@ -108,6 +113,18 @@ def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
     (row,) = json.loads(run("project", "list", "--json"))
     assert (row["slug"], row["sessions"]) == ("ovens", 2)
     assert "ovens" in run("project", "list")
+
+
+@pytest.mark.usefixtures("empty_memory")
+def test_after_a_merge_the_core_memory_has_one_line_of_the_project(run: Run, workspace: Path) -> None:
+    for project, said in (("bakery", "Decision: the oven is a Bongard"), ("greenhouse", "Decision: basil in row two")):
+        observed(run, said, "--project", project, "--session", project)
+        run("session", "end", project)
+    core = workspace / "knowledge/memory/MEMORY.md"
+    assert core.read_text("utf-8").count("decided: ") == 2
+    run("project", "merge", "bakery", "greenhouse", "--apply")
+    (line,) = [row for row in core.read_text("utf-8").splitlines() if "decided: " in row]
+    assert "[[greenhouse/context|greenhouse]] — decided: " in line
 
 
 def test_files_are_imported_and_searchable_at_once(run: Run, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -26,6 +27,7 @@ from tests.preloaded import python
 from tests.understanding.talks import BERTH
 
 BACKUP = "Run the backup of the ledger every night at 02:00 and keep the last 30 copies on the NAS."
+ERASE_LINE = "\x15"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 
 
@@ -43,11 +45,13 @@ def test_review_keeps_edits_moves_removes_and_forgets_lines_with_one_key_each(
 
     lines = anyio.run(prepare)
     assert len(lines) == 4, lines
-    keys = {RULE: ("k",), BERTH: ("m", "r"), JWT: ("f", "y")}
-    edit = ("e", f"{BACKUP}\n")
+    keys = {RULE: ("k",), BERTH: ("m", "r"), JWT: ("f", "n", "f", "y")}
+    edit = ("e", f"{ERASE_LINE}\n", "e", f"{ERASE_LINE}{BACKUP}\n")
     printed = in_terminal(workspace, "f", *(key for said in lines for key in keys.get(said, edit)))
     assert "I sing." in printed
     assert "1/4  projects/atlas/context" in printed
+    assert printed.count("/4  projects/atlas/context") == 6, "what was not done is asked again"
+    assert "there is nothing to remember" in printed
     assert "5 reviewed." in printed
 
     async def after() -> tuple[str, str, list[str]]:
@@ -103,7 +107,7 @@ def in_terminal(workspace: Path, *pressed: str) -> str:
         stderr=slave,
     )
     os.set_blocking(master, False)
-    printed = ""
+    printed, shown = "", 0
 
     def read_until(is_enough: Callable[[], bool]) -> None:
         nonlocal printed
@@ -114,14 +118,16 @@ def in_terminal(workspace: Path, *pressed: str) -> str:
             with suppress(BlockingIOError):
                 printed += os.read(master, 65_536).decode()
 
+    def is_asked(keys: str) -> bool:
+        asks = ("[q]uit ", "[o]pen items ", "[n]o ") if len(keys) == 1 else ("new words: ",)
+        is_raw = not termios.tcgetattr(slave)[3] & termios.ICANON
+        return is_raw and any(one in printed[shown:] for one in asks)
+
     try:
         for keys in pressed:
-            waits_for_key = len(keys) == 1
-            raw = lambda: not termios.tcgetattr(slave)[3] & termios.ICANON  # noqa: E731
-            read_until(raw if waits_for_key else lambda: printed.endswith("]: "))
+            read_until(partial(is_asked, keys))
             shown = len(printed)
             os.write(master, keys.encode())
-            read_until(lambda shown=shown: len(printed) > shown)  # type: ignore[misc]
         read_until(lambda: ended.poll() is not None)
         read_until(lambda: "review" in printed.rpartition("[q]uit")[2])
         assert ended.returncode == 0, printed

@@ -16,10 +16,12 @@ from mcp_server.conversations.imports import ImportedSession, ImportedTurn, reco
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.duties import keep_extracted
+from mcp_server.knowledge import review
 from mcp_server.knowledge.extract import EXTRACTED, extract, queue_outdated, waiting_conversations
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.text.destinations import MEMORY, archived_path
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.understanding.talks import BERTH, BERTH_DONE, HELLO, PROPOSAL
@@ -118,6 +120,75 @@ async def test_items_are_open_and_in_force_again_if_the_conversation_that_settle
     assert "second" not in memory.files.read_text(PAGE)
     await extract(memory, anew=True)
     assert VAULT in section(memory, "Key Decisions")
+
+
+async def test_a_line_with_a_forgotten_word_stays_when_its_conversation_is_read_again(
+    memory: Memory, clock: Clock
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    for word in ("English", "Vault"):
+        await forget(memory, ForgetTarget(text=word))
+    before = memory.files.read_text(PAGE)
+    assert section(memory, "Rules") == [RULE.replace("English", "[forgotten]")]
+    assert section(memory, "Key Decisions")[-1] == JWT.replace("Vault", "[forgotten]")
+    assert section(memory, "Replaced decisions")[0].startswith(VAULT.replace("Vault", "[forgotten]"))
+    await extract(memory, anew=True)
+    after = memory.files.read_text(PAGE)
+    assert [row for row in after.splitlines() if row.startswith("- ")] == [
+        row for row in before.splitlines() if row.startswith("- ")
+    ]
+    await extract(memory, anew=True)
+    assert memory.files.read_text(PAGE) == after
+
+
+@pytest.mark.parametrize("new", ["Tokens.", None])
+async def test_a_line_that_was_moved_or_reworded_stays_so_and_what_it_replaced_stays_replaced(
+    memory: Memory, clock: Clock, new: str | None
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    backup, before = section(memory, "Key Decisions")[0], section(memory, "Replaced decisions")
+    (line,) = [one for one in await review.unreviewed(memory) if one.entry.said == JWT]
+    await (review.move(memory, line, "Facts") if new is None else review.correct(memory, line, new))
+    for _ in range(2):
+        await extract(memory, anew=True)
+        assert section(memory, "Key Decisions") == ([backup, "Tokens."] if new else [backup])
+        assert section(memory, "Facts") == ([] if new else [JWT])
+        assert section(memory, "Replaced decisions") == before
+    assert section(memory, "Corrected", archived_path(PAGE)) == [JWT]
+
+
+async def test_the_state_of_a_page_and_the_core_memory_no_longer_quote_a_line_that_was_removed(
+    memory: Memory, clock: Clock
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await extract(memory)
+    (line,) = [one for one in await review.unreviewed(memory) if one.entry.said == VAULT]
+    assert all("AppRole" in memory.files.read_text(path) for path in (PAGE, MEMORY))
+    await review.remove(memory, line)
+    assert not any("AppRole" in memory.files.read_text(path) for path in (PAGE, MEMORY))
+    assert "> - Last decision: I'd run the backup" in memory.files.read_text(PAGE)
+
+
+async def test_hand_written_lines_among_derived_ones_keep_their_places(memory: Memory, clock: Clock) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    rows: list[str] = []
+    for row in memory.files.read_text(PAGE).splitlines():
+        rows += [row, f"- Mine, below line {len(rows)}."] if row.startswith("- ") else [row]
+    before = "\n".join(rows) + "\n"
+    memory.files.write_atomic(PAGE, before)
+    await extract(memory, anew=True)
+    assert memory.files.read_text(PAGE) == before
+    await talk(memory, clock, "third", 1, "Decision: the invoices are kept as PDF files", "Noted.")
+    await extract(memory)
+    added = [row for row in memory.files.read_text(PAGE).splitlines() if row not in rows]
+    assert [row for row in memory.files.read_text(PAGE).splitlines() if row not in added] == rows
+    assert [row[2:12] for row in added if row.startswith("- ")] == ["2026-01-28"]
 
 
 async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock) -> None:
