@@ -297,8 +297,8 @@ async def count_printed(
     lines = window.lines | set(fingerprints(text))
     await windows.keep(memory, session, replace(window, lines=lines, brief=window.brief or begins, printed=at))
     tokens = await run_sync(memory.tokens.count, text)
-    what = f"brief, {source or 'start'}" if begins else "the prompt's words are in it"
-    why = f"{what}; the hook printed it from disk, because no server answered"
+    what = "the brief" if begins else "it shares words with the prompt"
+    why = f"{what}; read from disk, because no server was running"
     line = visible_line(0, tokens, "brief" if begins else "found by keywords")
     project = await _project(memory, row, caller)
     await _log(memory, session, project, Injection(event, text, why, tokens, line=line), "")

@@ -218,7 +218,7 @@ class Candidate:
         if passage.category == "memory" and section == "Projects":
             return "a copy of lines of a project's page"
         if passage.category == "conversation" and len(self.stems) < LEAST_STEMS:
-            return "says too little"
+            return "too short to be understood alone"
         if self.asks and not _STATEMENT.search(self.text):
             return "only a question"
         said = self.said - TALK_WORDS
@@ -281,9 +281,9 @@ def choose(
         tokens = one.tokens
         price = PRICE * (tokens + FRAME)
         if not reason and not opened:
-            reason = f"nothing is likely enough to be needed ({worth:.3f} < {LEAST_BEST})"
+            reason = f"nothing seems to be needed (estimate {worth:.3f}, at least {LEAST_BEST})"
         if not reason and worth < price:
-            reason = f"worth less than its {tokens} tokens ({worth:.3f} < {price:.3f})"
+            reason = f"hardly needed for its {tokens} tokens (estimate {worth:.3f}, at least {price:.3f})"
         if not reason and any(len(one.stems & other) >= 0.8 * len(one.stems) for other in said):
             reason = "says no more than what goes in"
         if not reason and tokens > left:

@@ -22,7 +22,7 @@ class NothingAsked(StrEnum):
     SHELL = "a shell command"
     NOTE = "a note for the client's own memory"
     BY_CLIENT = "written by the client, not by a person"
-    NO_SUBJECT = "no word in it is about anything"
+    NO_SUBJECT = "the prompt names no subject"
     """A prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
 
 

@@ -181,8 +181,9 @@ def _ranked(found: Iterator[_Listed], query: str | None) -> Iterator[Recoverable
 
 def _replaced_ones(memory: Memory) -> Iterator[_Listed]:
     for kept in KeptCopies(memory.files).all():
-        lines = [line for path, text in kept.files.items() for line in lost_lines(text or "", _text(memory, path))]
         cold = any(path.startswith(KEPT_COLD) for path in kept.files)
+        texts = {} if cold else kept.files  # records of cold chunks are JSON
+        lines = [line for path, text in texts.items() for line in lost_lines(text or "", _text(memory, path))]
         summary = f"sends {kept.why} back to cold storage" if cold else f"as it was before {kept.why} was recovered"
         yield Recoverable(kept.id, "replaced", ", ".join(kept.files), kept.at.isoformat(), summary), lines
 

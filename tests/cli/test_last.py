@@ -55,7 +55,7 @@ def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]
     assert FACT[:40] in shown.partition("the exact text:")[0]
     assert "one passage is relevant to the prompt" in shown
     assert "since then nothing was added: 2 times" in shown
-    assert "no word in it is about anything" in shown
+    assert "the prompt names no subject" in shown
     found = json.loads(run("last", "--json"))
     assert found["last"]["text"] in shown
     assert found["last"]["sha256"]

@@ -175,7 +175,7 @@ async def test_a_brief_that_the_command_has_printed_counts_as_sent(told: Memory,
     assert await now.start() == "", "the report counts before the queue is worked off"
     printed = log(told)[1]
     assert printed["text"] == text
-    assert "no server answered" in printed["why"]
+    assert "no server was running" in printed["why"]
     assert await listener.drain(told, work) == 1
     assert len([record for record in log(told) if record["session"] == "two"]) == 2, "a report is counted once"
 
