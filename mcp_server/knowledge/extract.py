@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 EXTRACTED = "extracted"
 """Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
 
+PARTLY = "partly"
+"""The value of a transcript some of whose lines are not written: the next extraction reads it again."""
+
 BATCH = 20
 """Number of transcripts that are read before their lines are written: after a crash, at most these are read again.
 `extract(anew=True)` writes all lines together."""
@@ -201,10 +204,8 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
     done.notes += [note for reason in unreadable.values() if (note := f"left as it is: {reason}") not in done.notes]
     if not done.dry_run:
         for one in waiting if not partly else ():
-            if any(place_of(line, one.derived.title).path in unreadable for line in one.derived.lines):
-                await memory.state.remove(EXTRACTED, one.derived.path)  # the next extraction reads it again
-            else:
-                await memory.state.put(EXTRACTED, one.derived.path, one.seen)
+            is_whole = not any(place_of(line, one.derived.title).path in unreadable for line in one.derived.lines)
+            await memory.state.put(EXTRACTED, one.derived.path, one.seen if is_whole else PARTLY)
             await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
         changed += await renew(memory)
     for file in changed:
