@@ -29,12 +29,16 @@ from mcp_server.knowledge.extractors import Extractor
 from mcp_server.knowledge.live_pages import lines_from, page_from
 from mcp_server.knowledge.writing import ChangedFile, put_page, renew, write_lines
 from mcp_server.memory import Memory
+from mcp_server.text.destinations import place_of
 from mcp_server.text.transcript import Transcript
 
 log = logging.getLogger(__name__)
 
 EXTRACTED = "extracted"
 """Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
+
+PARTLY = "partly"
+"""The value of a transcript some of whose lines are not written: the next extraction reads it again."""
 
 BATCH = 20
 """Number of transcripts that are read before their lines are written: after a crash, at most these are read again.
@@ -196,10 +200,12 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
     done.lines += sum(len(one.lines) for one in derived)
     done.fell_back += sum(one.fell_back for one in derived)
     ended = () if partly else [one.path for one in derived]
-    changed = await write_lines(memory, derived, anew=anew, ended=ended, dry_run=done.dry_run)
+    changed, unreadable = await write_lines(memory, derived, anew=anew, ended=ended, dry_run=done.dry_run)
+    done.notes += [note for reason in unreadable.values() if (note := f"left as it is: {reason}") not in done.notes]
     if not done.dry_run:
         for one in waiting if not partly else ():
-            await memory.state.put(EXTRACTED, one.derived.path, one.seen)
+            is_whole = not any(place_of(line, one.derived.title).path in unreadable for line in one.derived.lines)
+            await memory.state.put(EXTRACTED, one.derived.path, one.seen if is_whole else PARTLY)
             await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
         changed += await renew(memory)
     for file in changed:
@@ -230,7 +236,8 @@ async def refresh(memory: Memory) -> int:
         except ContextManagerError:  # gone or broken meanwhile: `status` names it
             continue
         found[path] = {"turn": row.turns, "lines": [asdict(line) for line in lines]}
-    return len(await write_lines(memory, (), live=found, ended=left))
+    changed, _ = await write_lines(memory, (), live=found, ended=left)
+    return len(changed)
 
 
 def _edited(memory: Memory, shown: Mapping[str, Any]) -> bool:

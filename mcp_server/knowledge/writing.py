@@ -16,7 +16,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
-from mcp_server.errors import Conflict
+from mcp_server.errors import Conflict, Invalid
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
@@ -106,16 +106,18 @@ async def write_lines(
     ended: Collection[str] = (),
     live: Mapping[str, Mapping[str, Any]] | None = None,
     dry_run: bool = False,
-) -> list[ChangedFile]:
-    """Writes lines durably into their files, each file whole, and returns the changes. `anew` are transcripts that were
-    read again: their earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an
-    earlier line is removed only if a new line replaces it. `dry_run` writes nothing.
+) -> tuple[list[ChangedFile], Mapping[str, str]]:
+    """Writes lines durably into their files, each file whole. `anew` are transcripts that were read again: their
+    earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an earlier line is
+    removed only if a new line replaces it. `dry_run` writes nothing.
+
+    Returns the changes, and the files that are left alone because they cannot be read, each with the reason.
 
     Pages also show the items of open conversations: those in the state, and the newer ones of `live`, which are stored.
     The items of the transcripts `ended` are no longer shown: their lines are among the derived ones."""
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.asked))
 
-    async def work() -> list[ChangedFile]:
+    async def work() -> tuple[list[ChangedFile], Mapping[str, str]]:
         items, stored = await memory.state.entries_of(LIVE_ITEMS, LIVE_PAGES)
         newer = await _newer(memory, items, live) if live else {}
         open_items = [one["lines"] for path, one in {**items, **newer}.items() if path not in ended]
@@ -128,17 +130,17 @@ async def write_lines(
                 changed.append(await run_sync(_written, batch, path, dry_run))
         for path, one in newer.items():
             await memory.state.put(LIVE_ITEMS, path, one, waits=False)  # the transcript has it all
-        return [one for one in changed if one is not None]
+        return [one for one in changed if one is not None], batch.unreadable
 
     if dry_run:
         return await work()
     async with memory.locks.files():
-        changed = await work()
+        changed, unreadable = await work()
         if ended:
             await memory.state.remove(LIVE_ITEMS, *ended)
     for one in changed:
         memory.changes.publish(Change("file", one.path))
-    return changed
+    return changed, unreadable
 
 
 def _batch(
@@ -155,14 +157,29 @@ def _batch(
     shown = [line for line, _ in _not_remembered(files, [(line, "") for line in live])]
     reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
+    settling, showing = _by_page(reports), _by_page(shown)
+    wanted = {place_of(line, title).path for line, title in lines}
+    unreadable = _unreadable(files, {MEMORY, *wanted, *settling, *showing, *stored})
+    lines = [(line, title) for line, title in lines if place_of(line, title).path not in unreadable]
     placed = _at_home(files, _not_remembered(files, lines))
-    corrected = _corrected(files, placed)
+    corrected = _by_page(_corrected(files, placed))
     holding = _holding(files, stale.paths) if stale.paths else ()
-    batch = _Batch(
-        memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(corrected), _by_page(shown)
-    )
-    pages = {path: _found_page(batch, path, stored.get(path)) for path in {*stored, *batch.shown}}
-    return batch, {*placed, *holding, *filter(files.exists, (*batch.reports, *batch.corrected))}, pages
+    batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), settling, corrected, showing, unreadable)
+    paths = {*placed, *holding, *filter(files.exists, (*settling, *corrected))} - unreadable.keys()
+    live_pages = {*stored, *showing} - unreadable.keys()
+    return batch, paths, {path: _found_page(batch, path, stored.get(path)) for path in live_pages}
+
+
+def _unreadable(files: Files, paths: Iterable[str]) -> dict[str, str]:
+    """Returns those of the files that cannot be read, or whose archived file cannot, each with the reason."""
+    found: dict[str, str] = {}
+    for path in sorted(paths):
+        try:
+            for one in (path, archived_path(path)):
+                files.text_or_none(one)
+        except Invalid as error:
+            found[path] = str(error)
+    return found
 
 
 def _not_forgotten(memory: Memory, lines: Sequence[Line]) -> Sequence[Line]:
@@ -177,7 +194,7 @@ def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tup
     """Returns the lines without the facts that a person or an agent wrote into MEMORY.md."""
     if not any(line.kind == "fact" for line, _ in lines):
         return list(lines)
-    known = entries(split_front_matter(files.text_or_none(MEMORY) or "").body)
+    known = entries(split_front_matter(files.readable(MEMORY) or "").body)
     remembered = [one.said for one in known if not is_derived(one.text)]
     return [
         (line, title)
@@ -202,7 +219,8 @@ async def _newer(
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """The lines to write, by path: `reports` close open items of a page, `corrected` are recognized lines that the user
-    moved or reworded on a page, and `shown` are lines of open conversations."""
+    moved or reworded on a page, and `shown` are lines of open conversations. `unreadable` are files that are left
+    alone, each with the reason."""
 
     memory: Memory
     placed: Mapping[str, list[tuple[Place, Line]]]
@@ -211,6 +229,7 @@ class _Batch:
     reports: Mapping[str, Sequence[Line]]
     corrected: Mapping[str, Sequence[Line]]
     shown: Mapping[str, Sequence[Line]]
+    unreadable: Mapping[str, str]
 
 
 _FoundPage = tuple[str | None, LivePage]
@@ -260,6 +279,8 @@ def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[Ch
 
 
 def _renew_memory(memory: Memory, dry_run: bool) -> list[ChangedFile]:
+    if memory.files.exists(MEMORY) and memory.files.readable(MEMORY) is None:
+        return []  # `doctor` names it
     template = place_for("fact", "x", None, "", None).template
     lines = derived_lines(page_bodies(memory.files))
     return edit_body(memory, MEMORY, partial(renewed, lines=lines), dry_run, template)

@@ -22,6 +22,7 @@ from mcp_server.knowledge.extract import EXTRACTED, extract, extract_pending, re
 from mcp_server.knowledge.prune_knowledge import archive_journals
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.text.destinations import MEMORY
 from mcp_server.text.entries import sources_of
 from tests.conftest import KEYWORDS_ONLY, Clock
 
@@ -54,6 +55,24 @@ async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
                 assert any(word in line for word in ("kittens", "cello"))
     journal = memory.files.read_text("knowledge/journal/2023-05-08.md")
     assert 'sessions: ["talk-1"]' in journal
+
+
+@pytest.mark.parametrize("path", [ANA, "archive/people/ana.md", MEMORY])
+async def test_a_page_that_cannot_be_read_is_named_and_left_alone_and_the_others_are_written(
+    memory: Memory, workspace: Path, path: str
+) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday.", "I bought a cello in Zagreb yesterday."))
+    broken = "# Ana has a café\n".encode("latin-1")
+    (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+    (workspace / path).write_bytes(broken)
+    for anew in (False, True):
+        done = await extract(memory, anew=anew)
+        assert done.notes == [f"left as it is: {path}: line 1: not UTF-8 text (byte 15); save it as UTF-8"]
+        assert (workspace / path).read_bytes() == broken
+        assert "cello" in memory.files.read_text("knowledge/people/bo.md")
+    (workspace / path).write_bytes(b"# Ana\n")
+    await extract(memory)
+    assert "kittens" in memory.files.read_text(ANA)
 
 
 @pytest.mark.both_engines
