@@ -21,6 +21,7 @@ from mcp_server.conversations.sessions import (
 )
 from mcp_server.errors import NotFound
 from mcp_server.knowledge.extract import extract_pending
+from mcp_server.knowledge.writing import renew_memory
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.storage.values import SessionRow
@@ -146,7 +147,13 @@ def merge(source: str, into: str, apply: bool) -> None:
     if not apply:
         _show_change(shlex.join(("project", "merge", source, into)), source, f"{source} would become part of {into}")
         return
-    done: object = shell.with_memory(lambda memory: merge_projects(memory, source, into))
+
+    async def act(memory: Memory) -> str:
+        done = await merge_projects(memory, source, into)
+        await renew_memory(memory)
+        return done
+
+    done = shell.with_memory(act)
     shell.print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.")
 
 

@@ -110,6 +110,18 @@ def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
     assert "ovens" in run("project", "list")
 
 
+@pytest.mark.usefixtures("empty_memory")
+def test_after_a_merge_the_core_memory_has_one_line_of_the_project(run: Run, workspace: Path) -> None:
+    for project, said in (("bakery", "Decision: the oven is a Bongard"), ("greenhouse", "Decision: basil in row two")):
+        observed(run, said, "--project", project, "--session", project)
+        run("session", "end", project)
+    core = workspace / "knowledge/memory/MEMORY.md"
+    assert core.read_text("utf-8").count("decided: ") == 2
+    run("project", "merge", "bakery", "greenhouse", "--apply")
+    (line,) = [row for row in core.read_text("utf-8").splitlines() if "decided: " in row]
+    assert "[[greenhouse/context|greenhouse]] — decided: " in line
+
+
 def test_files_are_imported_and_searchable_at_once(run: Run, tmp_path: Path) -> None:
     chats = data.chats()
     said = "From here on write all commit messages in English."
