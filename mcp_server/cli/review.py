@@ -147,19 +147,21 @@ def review_command() -> None:
         for proposal in await review.waiting(memory):
             by = proposal.proposal.by or "an agent"
             shown = (f"{proposal.proposal.path}, proposed by {by}", *proposal.diff.split("\n"))
-            key = _asked(shell.visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
+            text = shell.visible("\n  ".join(shown), keep_lines=True)
+            while (key := _asked(text, PROPOSAL_KEYS, "kfsq")) == "k" and proposal.problem:
+                click.echo(f"  not written: {shell.visible(proposal.problem)}")
             if key == "q":
                 return
-            if key == "k" and proposal.problem:
-                click.echo(f"  not written: {shell.visible(proposal.problem)}")
-            elif key == "k":
+            if key == "k":
                 await review.approve(memory, proposal.proposal.id, anyway=True)
             elif key == "f":
                 await review.reject(memory, proposal.proposal.id)
             done += key != "s"
         lines = await review.unreviewed(memory)
         for number, line in enumerate(lines, 1):
-            key = _asked(f"{number}/{len(lines)}  {_words(line)}", KEYS, "kemrfsaq")
+            text = f"{number}/{len(lines)}  {_words(line)}"
+            while (key := _asked(text, KEYS, "kemrfsaq")) not in "saq" and not await _decided(memory, line, key):
+                pass
             if key == "q":
                 break
             if key == "a":
@@ -167,7 +169,7 @@ def review_command() -> None:
                     await review.keep(memory, one)
                 done += len(lines) - number + 1
                 break
-            done += await _decided(memory, line, key)
+            done += key != "s"
         click.echo(f"{done} reviewed." if done or lines else "There is nothing new to review.")
 
     shell.with_memory(act)

@@ -45,11 +45,13 @@ def test_review_keeps_edits_moves_removes_and_forgets_lines_with_one_key_each(
 
     lines = anyio.run(prepare)
     assert len(lines) == 4, lines
-    keys = {RULE: ("k",), BERTH: ("m", "r"), JWT: ("f", "y")}
-    edit = ("e", f"{ERASE_LINE}{BACKUP}\n")
+    keys = {RULE: ("k",), BERTH: ("m", "r"), JWT: ("f", "n", "f", "y")}
+    edit = ("e", f"{ERASE_LINE}\n", "e", f"{ERASE_LINE}{BACKUP}\n")
     printed = in_terminal(workspace, "f", *(key for said in lines for key in keys.get(said, edit)))
     assert "I sing." in printed
     assert "1/4  projects/atlas/context" in printed
+    assert printed.count("/4  projects/atlas/context") == 6, "what was not done is asked again"
+    assert "there is nothing to remember" in printed
     assert "5 reviewed." in printed
 
     async def after() -> tuple[str, str, list[str]]:
