@@ -62,7 +62,7 @@ def session_list(open_only: bool, limit: int) -> None:
     help="Also turns that are hidden because the session was wound back to a checkpoint.",
 )
 def show(session: str, everything: bool) -> None:
-    """Show one conversation with its messages."""
+    """Show one conversation with its messages. The first characters of its id are enough, from 6 on."""
 
     async def ask(memory: Memory) -> tuple[SessionShown, list[tuple[Turn, str | None]]]:
         found = await show_session(memory, session)
@@ -75,7 +75,7 @@ def show(session: str, everything: bool) -> None:
         return
     others = list(dict.fromkeys(path for _, path in said if path))
     shell.print_text(
-        f"{shown.row.title}\n{session}, {shown.row.status}, {counted(len(said), 'turn')}, "
+        f"{shown.row.title}\n{shown.row.session}, {shown.row.status}, {counted(len(said), 'turn')}, "
         + ", ".join([*shown.paths, *others])
     )
     if others:

@@ -123,9 +123,17 @@ async def list_sessions(memory: Memory, open_only: bool = False, limit: int = 50
     return sorted(rows, key=lambda row: row.last_arrival, reverse=True)[:limit]
 
 
+SHORTEST_BEGINNING = 6
+"""Characters of an id that name a session if no other id begins with them."""
+
+
 async def show_session(memory: Memory, session: str) -> SessionShown:
-    """Returns the whole session. Raises NotFound with the nearest id."""
-    row = await require(memory, session)
+    """Returns the whole session with this id, or the only one whose id begins so. Raises NotFound with the nearest
+    id."""
+    row = await current_row(memory, session)
+    if row is None:
+        begun = await _beginning_with(memory, session) if len(session) >= SHORTEST_BEGINNING else []
+        row = await require(memory, begun[0] if len(begun) == 1 else session)
     chain = await run_sync(transcripts_of, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
     seen = await last_visible_turn(memory, row)
@@ -153,11 +161,17 @@ async def require(memory: Memory, session: str) -> SessionRow:
     """Returns the session's row. Raises NotFound with the nearest id."""
     row = await current_row(memory, session)
     if row is None:
+        begun = await _beginning_with(memory, session)
         ids = [known.session for known in await memory.state.sessions()]
-        begun = [known for known in ids if session and known.startswith(session)]
         hint = f"; did you mean {begun[0]!r}?" if len(begun) == 1 else await run_sync(did_you_mean, session, ids)
         raise NotFound(f"no session {session!r}{hint} (the tool `status` or the command `session list` shows them)")
     return row
+
+
+async def _beginning_with(memory: Memory, session: str) -> list[str]:
+    """Returns the ids that begin with these characters."""
+    ids = [row.session for row in await memory.state.sessions()]
+    return [known for known in ids if session and known.startswith(session)]
 
 
 async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:

@@ -64,9 +64,14 @@ def test_sessions_are_listed_shown_and_ended(run: Run) -> None:
     session = observed(run, "Hello there, old friend.", "--at", "2026-02-01T10:00:00Z")["session"]
     assert session in run("session", "list")
     assert "old friend" in run("session", "show", session)
+    assert f"old friend.\n{session}, open" in run("session", "show", session[:6])
+    assert f"did you mean '{session}'?" in run("session", "show", session[:5], code=1)
+    observed(run, "Hello there, you.", "--session", f"{session[:6]}-other")
+    assert "no session" in run("session", "show", session[:6], code=1)
+    run("session", "end", f"{session[:6]}-other")
     assert f"{session} is closed" in run("session", "end", session)
-    (row,) = json.loads(run("session", "list", "--json"))
-    assert row["status"] == "closed"
+    rows = json.loads(run("session", "list", "--json"))
+    assert [row["status"] for row in rows] == ["closed", "closed"]
     assert json.loads(run("session", "list", "--open", "--json")) == []
     assert "context-manager:" in run("session", "end", "nosuch", code=1)
 
