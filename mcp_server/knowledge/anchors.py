@@ -21,11 +21,16 @@ NO_LIST = "anchors.yaml: `anchors:` must be a list; mend it by hand or from git"
 def with_entries(text: str, anchors: Iterable[Anchor]) -> str:
     """Returns the file's text with more entries at the end. `text` is a YAML mapping, or empty."""
     from ruamel.yaml.comments import CommentedMap
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    def quoted(value: object) -> object:
+        """Quotes what ruamel.yaml would write plain and could not read back on one line."""
+        return DoubleQuotedScalarString(value) if isinstance(value, str) and value.startswith("?") else value
 
     def add(entries: list[Any]) -> None:
         for anchor in anchors:
             fields = {"item": anchor.item, "kind": anchor.kind, "note": anchor.note, "at": anchor.at}
-            entry = CommentedMap((name, value) for name, value in fields.items() if value)
+            entry = CommentedMap((name, quoted(value)) for name, value in fields.items() if value)
             entry.fa.set_flow_style()  # one line for each anchor: two versions of the file are merged by line
             entries.append(entry)
 

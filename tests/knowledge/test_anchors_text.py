@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_server.knowledge.anchors import HEADER, Anchor, read_anchors, with_entries, without_entries
@@ -86,6 +86,7 @@ written = (
 
 
 @given(written, written)
+@example("?0", "? ask Ana")
 def test_any_name_and_note_read_back_as_they_were(item: str, note: str) -> None:
     text = with_entries("", [Anchor(item, "item", note)])
     (anchor,), wrong = read_anchors(load(text, "anchors.yaml"))
