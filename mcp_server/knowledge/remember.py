@@ -19,6 +19,7 @@ from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
 from mcp_server.knowledge.pages import current_entries, settled_section, without_emptied, without_repeats
+from mcp_server.knowledge.writing import renew_memory
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange, Project
 from mcp_server.storage.journal import Pending, Proposal, hash_of
@@ -104,8 +105,8 @@ async def write(
     memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
 ) -> Remembered:
     """Writes a checked and approved fact, and records it in the conversation's transcript. The entry that it supersedes
-    is replaced, and derived items that say the same leave the page. Items of open conversations on a changed page are
-    settled again by `extract.refresh`, in the background."""
+    is replaced, also in MEMORY.md, and derived items that say the same leave the page. Items of open conversations on a
+    changed page are settled again by `extract.refresh`, in the background."""
     if session is None:
         done, _ = await _apply(memory, fact, place, None, project)
     else:
@@ -120,6 +121,8 @@ async def write(
                 await memory.state.save_session(row, entries={(WRITTEN_IN, done.path): row.path})
     for path in (done.path, *done.others) if done.diff else ():
         memory.changes.publish(Change("file", path, session))
+    if fact.supersedes and done.diff:
+        await renew_memory(memory)
     return done
 
 

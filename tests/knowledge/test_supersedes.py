@@ -120,8 +120,10 @@ async def test_the_state_on_top_of_a_page_is_that_of_its_lines_at_once(memory: M
     await sessions.end_session(memory, "first")
     await extract_pending(memory)
     assert "> - Last decision: Dates are ISO dates" in memory.files.read_text(PAGE)
+    assert "decided: Dates are ISO dates" in memory.files.read_text(MEMORY)
     await remember(memory, new("Dates are unix times", "decision", "dates are ISO dates", "first"), CALLER)
     assert "> - Next: " in memory.files.read_text(PAGE)
+    assert "ISO dates" not in memory.files.read_text(MEMORY)
 
 
 async def test_a_line_is_named_by_words_inside_it_whatever_signs_are_around_them(memory: Memory) -> None:
