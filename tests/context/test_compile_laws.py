@@ -21,7 +21,7 @@ from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, differing_fields
 from tests.context.states import HOSTILE, candidate, inputs, knowledge, passage, state, tokens, turn
 
-EXAMPLES = settings(max_examples=int(os.environ.get("CM_EXAMPLES", "20")))
+EXAMPLES = settings(max_examples=int(os.environ.get("CM_EXAMPLES", "10")))
 
 seeds = st.integers(0, 2**48)
 
