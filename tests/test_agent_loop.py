@@ -13,7 +13,7 @@ from mcp_server.agent_loop import NOTE, Message
 from mcp_server.conversations.sessions import session_turns
 from tests.conftest import KEYWORDS_ONLY
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 WINDOW = 1_000
 
 

@@ -11,7 +11,7 @@ import pytest
 from mcp_server.storage.sqlite import driver
 from tests.conftest import Run
 from tests.pressing import converse, errand
-from tests.serving import ERAS, PLAIN, Mode, call, connected
+from tests.serving import PLAIN, call, connected
 from tests.workspaces import bytes_of
 
 pytestmark = pytest.mark.anyio
@@ -87,13 +87,10 @@ def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path, mo
     assert changed == {}
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_no_tool_that_only_shows_changes_a_byte(
-    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_tool_that_only_shows_changes_a_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SMALL.items():
         monkeypatch.setitem(PLAIN, name, value)
-    async with connected(tmp_path, mode=mode) as client:
+    async with connected(tmp_path) as client:
         for number in range(10):
             await call(client, "observe", role="user", content=errand(number), session="s1", delivery="replace")
         await call(client, "remember", content="The ladder has nine rungs.", session="s1")

@@ -35,7 +35,7 @@ from tests.pressing import hold, talk
 from tests.small_context import SMALL, USER, grow, small_memory
 from tests.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 ANSWER = (
     "The berth in Kotor is free from October to April, and the crane is not. " * 8

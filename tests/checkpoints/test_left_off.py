@@ -24,7 +24,7 @@ from tests.checkpoints.injected import INJECTED
 from tests.conftest import Clock
 from tests.small_context import USER, small_memory, words
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 CALLER = Caller()
 

@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from random import Random
 
@@ -19,7 +21,7 @@ from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, differing_fields
 from tests.context.states import HOSTILE, candidate, inputs, knowledge, passage, state, tokens, turn
 
-EXAMPLES = settings(max_examples=int(os.environ.get("CM_EXAMPLES", "20")))
+EXAMPLES = settings(max_examples=int(os.environ.get("CM_EXAMPLES", "10")))
 
 seeds = st.integers(0, 2**48)
 
@@ -126,15 +128,14 @@ def test_another_process_gives_the_same_bytes() -> None:
         "print(c.sha256, [one.reason for one in c.receipt.considered])"
     )
     root = Path(__file__).parents[2]
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(seen) == 1
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=root,
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(root)},  # this process has another seed
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    with redirect_stdout(StringIO()) as here:
+        exec(script, {})
+    assert done.stdout == here.getvalue() != ""

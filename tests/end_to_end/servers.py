@@ -24,7 +24,7 @@ from mcp.types import CallToolResult, Implementation
 from tests import preloaded
 from tests.serving import environment, text
 
-CALLS = int(os.environ.get("CM_CHAOS", "40"))
+CALLS = int(os.environ.get("CM_CHAOS", "20"))
 """How many calls of each kind a server gets at once; 200 is the whole of it."""
 
 PATIENCE = 120.0

@@ -15,7 +15,7 @@ import pytest
 from mcp_server.clients.adapters import ADAPTERS
 from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.fake_models import FakeModels
-from tests.end_to_end.programs import CLAUDE, CODEX, GEMINI, PROGRAMS, Desk, Program
+from tests.end_to_end.programs import CLAUDE, CODEX, PROGRAMS, Desk, Program
 from tests.end_to_end.servers import served, transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -85,21 +85,19 @@ def lines(workspace: Path) -> list[list[str]]:
     return sorted([line for _, line in said] for said in turns(workspace).values())
 
 
-async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others_and_a_conversation_goes_on_there(
+async def test_a_fact_told_in_codex_or_claude_code_arrives_in_the_other_and_a_conversation_goes_on_there(
     api: FakeModels, tmp_path: Path
 ) -> None:
     desk = Desk(api, tmp_path / "my home")
     (desk.project / ".context-manager").write_text("harbour\n", "utf-8")
-    for program in (CODEX, CLAUDE, GEMINI):
+    for program in (CODEX, CLAUDE):
         desk.prepare(program)
         desk.our("install", program.client)
     by_codex, asks_codex, port = FACTS[0]
-    by_gemini, asks_gemini, attic = FACTS[2]
     by_claude, asks_claude, seconds = FACTS[4]
     prompts = {
         CODEX: f"For your notes: {by_codex}",
         CLAUDE: f"{asks_codex} And for your notes: {by_claude}",
-        GEMINI: f"{asks_codex} And for your notes: {by_gemini}",
     }
     with desk.patient():
         async with served(desk.workspace, env=desk.env):
@@ -107,18 +105,15 @@ async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others_
             for program, prompt in prompts.items():
                 desk.ask(program, prompt)
                 desk.wait_for_record(prompt)
-            last = f"{asks_claude} {asks_gemini}"
-            desk.ask(CODEX, last)
-            desk.wait_for_record(last)
+            desk.ask(CODEX, asks_claude)
+            desk.wait_for_record(asks_claude)
             desk.ask(CLAUDE, "/mcp__memory__resume")
-            desk.wait_for_record(last, answers=2)
-    told, in_claude, in_gemini, in_codex, resumed = (request.everything for request in api.requests)
+            desk.wait_for_record(asks_claude, answers=2)
+    told, in_claude, in_codex, resumed = (request.everything for request in api.requests)
     assert port not in told.replace(by_codex, "")
     assert port in in_claude
-    assert port in in_gemini
     assert seconds in in_codex
-    assert attic in in_codex
-    assert f"user: {last}" in resumed
+    assert f"user: {asks_claude}" in resumed
     desk.our("extract", "--apply")
     assert by_codex in (desk.workspace / "knowledge/projects/harbour/context.md").read_text("utf-8")
     assert {row["project"] for row in json.loads(desk.our("session", "list", "--json"))} == {"name:harbour"}

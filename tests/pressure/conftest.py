@@ -9,19 +9,16 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.understanding import encoder
 from tests.conftest import Clock
 from tests.pressing import hold, limited, talk
 
 
-@pytest.fixture(autouse=True)
-def fast_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The notes of checkpoints come from the linear models alone: no test here looks at them, and the network, which
-    reads every message, takes a third of the time."""
-    monkeypatch.setattr(encoder, "read", lambda messages: None)
+@pytest.fixture(scope="module", autouse=True)
+def notes_without_network(fast_notes: None) -> None:
+    """No test here looks at the notes of checkpoints."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def grown_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("grown") / "memory"
     clock = Clock()

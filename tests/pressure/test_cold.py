@@ -37,8 +37,8 @@ async def grow(memory: Memory, clock: Clock, turns: int = 30) -> None:
 async def test_recovering_is_dropping_backwards(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         turns = await session_turns(memory, "s")
-        assert memory.cold.of("s")
-        for record in memory.cold.of("s"):
+        first, *_, last = memory.cold.of("s")
+        for record in (first, last):
             before = await live_set(memory, "s")
             looked = await recover_chunk(memory, record.chunk_id, dry_run=True)
             assert (looked.done, looked.record) == (False, record)

@@ -36,7 +36,7 @@ from tests.conftest import Clock
 from tests.knowledge.full_memory import multiply
 from tests.small_context import USER, grow, small_memory
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 NOTES = "knowledge/reference/notes.md"

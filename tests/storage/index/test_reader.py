@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.search import ranking
@@ -109,7 +109,6 @@ async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, index
 
 
 @given(text=st.text() | st.text(alphabet="\"-*():^+ aNEARORANDNOTcategory:since:{}'\\", max_size=40))
-@settings(max_examples=150)
 def test_any_text_is_a_query(text: str, any_index: Callable[[str], Candidates]) -> None:
     assert any_index(text).used in ("hybrid", "keyword")
 
