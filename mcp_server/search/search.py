@@ -29,7 +29,7 @@ from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.passages import IMPORTED, own_text
-from mcp_server.text.words import words
+from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, words
 
 PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 """A project's page has some dozens of lines: all of them are ranked."""
@@ -37,7 +37,7 @@ PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 PAGE_LINES = 60  # lines of a project's page that a search of it returns at most
 WITH_EXCHANGE = 150  # the first hits whose exchanges are compared, at most
 SNIPPET = 320  # characters of a passage that a search shows
-MOST_UNKNOWN = 5  # words that a note names
+MOST_UNKNOWN, SHORTEST_NAMED = 5, 4  # words that a note names, and characters of each: not "use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +245,10 @@ def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> t
 
 
 def _unknown(candidates: Candidates) -> tuple[str, ...]:
-    """Returns the words of the query that no passage within the filters has."""
+    """Returns the words of the query about a subject that no passage within the filters has."""
     counted = zip(candidates.asked.words, candidates.frequencies, strict=False)
-    return tuple(word for word, passages in counted if not passages)
+    missing = (word for word, passages in counted if not passages)
+    return tuple(word for word in missing if len(word) >= SHORTEST_NAMED and word not in TALK_WORDS | FRAME_WORDS)
 
 
 def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:

@@ -58,6 +58,13 @@ def compiled(*hits: Candidate, **more: Any) -> Compiled:
     return compile_inputs(inputs(hits=hits, **more), tokens().count)
 
 
+def test_a_passage_with_nothing_but_headings_is_empty() -> None:
+    headings, line = knowledge("## Notes\n\n### Later"), knowledge("## Notes\n\n- Ana moved.", start=9)
+    result = compiled(*(Candidate(Hit(one, 0.8, {})) for one in (headings, line)))
+    found = {(one.included, one.reason) for one in result.receipt.considered if one.slot == "knowledge"}
+    assert found == {(False, "empty"), (True, "relevant")}
+
+
 def entry(of: Compiled, place: int = 0) -> Considered:
     return of.receipt.considered[place]
 

@@ -314,7 +314,8 @@ def _ruled_out(
         return scored.candidate.out
     if inputs.gate is not None and not inputs.gate.open and not scored.candidate.worthwhile:
         return "gate closed: nothing here is about the message"
-    if not passage.text.strip():
+    rows = (row.strip() for row in passage.text.split("\n"))
+    if all(not row or (passage.category != "conversation" and row.startswith("#")) for row in rows):
         return "empty"
     is_short = passage.category == "conversation" and len(passage.text) <= LONGEST_COURTESY
     if is_short and COURTESY.issuperset(words(passage.text)):  # a "yes" is an answer
