@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.end_to_end.servers import assert_clear, mounting
+from tests.end_to_end.servers import assert_clear, eventually, mounting
 from tests.end_to_end.test_broken_parts import READ_ONLY
 from tests.packaging.programs import environment, installed_by_uv, started_by_uv
 from tests.serving import call, refused, say
@@ -56,6 +56,15 @@ def cli(
 ) -> subprocess.CompletedProcess[str]:
     """The script `context-manager`, done."""
     return script(installed / "context-manager", *arguments, env=env, cwd=cwd, prefix=prefix)
+
+
+async def wait_until_found(client: Client, query: str, text: str) -> None:
+    """Searches until the text is found: a server that has just started makes its index first."""
+
+    async def is_found() -> bool:
+        return text in await call(client, "search", query=query, scope="all")
+
+    await eventually(is_found)
 
 
 def repository(folder: Path) -> None:
@@ -106,7 +115,7 @@ async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, t
     async with started(installed, env, project) as client:
         session = await say(client, "Kotao radi na 2 bara, kaže Đorđe.", delivery="replace")
         assert "2 bara" in await call(client, "compile_context", session=session)
-        assert "Đorđe" in await call(client, "search", query="kotao bara")
+        await wait_until_found(client, "kotao bara", "Đorđe")
     (memory,) = home.glob(".context-manager")
     assert "Đorđe" in next((memory / "raw").rglob("*.md")).read_text("utf-8")
     assert [
@@ -165,7 +174,7 @@ async def test_a_user_whom_the_machine_does_not_know(installed: Path, tmp_path: 
     async with started(installed, there, tmp_path, prefix) as client:
         session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
         assert "2 bar" in await call(client, "compile_context", session=session)
-        assert "2 bar" in await call(client, "search", query="boiler", scope="all")
+        await wait_until_found(client, "boiler", "2 bar")
 
 
 def test_a_working_folder_that_is_gone(installed: Path, tmp_path: Path) -> None:
