@@ -106,7 +106,7 @@ def tool(connection: Connection) -> Tool:
         )
         client = client_of(ctx)
         memory = await connection.memory()
-        await check_known(memory, session, or_new=True)
+        await check_known(memory, session)
         async with connection.next_turn(client, session) as (caller, recorded):
             observed = recorded(await record(memory, turn, caller))
         if not return_context:

@@ -165,7 +165,7 @@ def observe_command(content: str | None, **options: Any) -> None:
         raise Invalid("there is nothing to record: CONTENT is empty")
 
     async def act(memory: Memory) -> Observed:
-        await check_known(memory, turn.session, or_new=True)
+        await check_known(memory, turn.session)
         return await observe(memory, turn, shell.caller())
 
     done = shell.with_memory(act, if_missing="create")

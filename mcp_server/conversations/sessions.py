@@ -172,10 +172,10 @@ async def require(memory: Memory, session: str) -> SessionRow:
     return row
 
 
-async def check_known(memory: Memory, session: str | None, *, or_new: bool = False) -> None:
-    """Raises NotFound if no conversation has this id. With `or_new`, names that a client chose itself may be new: only
-    ids of the form that we make are checked."""
-    if session is None or (or_new and not HANDLE.fullmatch(session)) or await memory.state.session(session):
+async def check_known(memory: Memory, session: str | None) -> None:
+    """Raises NotFound if this is an id of the form that we make and no conversation has it. A name that a client chose
+    itself may be new."""
+    if session is None or not HANDLE.fullmatch(session) or await memory.state.session(session):
         return
     try:
         await require(memory, session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets as random_ids
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -122,7 +123,8 @@ async def write(
     for path in (done.path, *done.others) if done.diff else ():
         memory.changes.publish(Change("file", path, session))
     if fact.supersedes and done.diff:
-        await renew_memory(memory)
+        with suppress(ContextManagerError):  # the fact is written; the next extraction renews it, too
+            await renew_memory(memory)
     return done
 
 
@@ -320,7 +322,7 @@ def _superseded(
                 beside.append(_place_of(memory, at, other))
         notes = [said, *(f"replaced, too: {_place_of(memory, copy.path, copy.entry)}" for copy in copies)]
         if beside:
-            notes.append(f"a line that says more says so, too, and stays: {'; '.join(beside[:CLOSEST])}")
+            notes.append(f"a longer line also says so, and stays: {'; '.join(beside[:CLOSEST])}")
         return Old(path, one, source), copies, tuple(notes)
     why = f"{len(found)} lines match" if found else "no line matches"
     near = found or _closest([(path, one) for path, inside in known.items() for one in inside], wanted)
@@ -330,12 +332,13 @@ def _superseded(
 
 
 def _body(memory: Memory, path: str) -> str:
-    return split_front_matter(memory.files.text_or_none(path) or "").body
+    """Returns the text of a file without its front matter; "" if there is none, or it cannot be read."""
+    return split_front_matter(memory.files.readable(path) or "").body
 
 
 def _lines_above(memory: Memory, path: str) -> int:
     """Returns how many lines the front matter of a file has."""
-    return split_front_matter(memory.files.text_or_none(path) or "").body_line - 1
+    return split_front_matter(memory.files.readable(path) or "").body_line - 1
 
 
 def _place_of(memory: Memory, path: str, one: Entry) -> str:

@@ -146,7 +146,7 @@ async def test_roles_decide_what_a_member_of_a_shared_workspace_may_do(team: Tea
             assert "your role in the workspace atlas is reader" in await refused(gerd, tool, **arguments)
         with pytest.raises(MCPError, match="is reader"):
             await gerd.get_prompt("clarity", {"action": "prune"})
-        assert "late" not in await call(frida, "search", query="is Atlas late?")
+        assert "Atlas is late" not in await call(frida, "search", query="is Atlas late?")
         team.operator("atlas", "members", "add", "gerd", "--role", "writer")
         await call(gerd, "remember", content="Atlas prints on paper.")
 

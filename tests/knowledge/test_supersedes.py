@@ -212,7 +212,7 @@ async def test_every_line_that_says_the_old_thing_is_replaced_and_a_longer_one_i
     assert [note.partition(":")[0] for note in done.notes[-3:]] == [
         "replaced",
         "replaced, too",
-        "a line that says more says so, too, and stays",
+        "a longer line also says so, and stays",
     ]
     assert "Deploys are on Tuesday" in done.notes[-1]
     few = await remember(memory, new("Deploys are on Friday.", "decision", "on call"), CALLER)

@@ -87,7 +87,7 @@ async def test_a_compaction_that_no_server_saw_is_told_of_with_the_next_prompt(
     assert memory.tokens.count(text) <= memory.settings.hooks.start_tokens
     assert await window.prompt("ok, and then?") == ""
     latest = next(iter(logs.newest_first(memory.files, push.LOG)))
-    assert latest["why"].startswith("no word")
+    assert latest["why"] == "the prompt names no subject"
 
 
 async def test_a_topic_that_comes_with_where_the_work_stood_is_named_in_the_visible_line(
