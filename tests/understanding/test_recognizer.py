@@ -65,7 +65,7 @@ def test_a_question_about_something_else_is_told_with_its_answer_but_not_with_th
         "Noted.",
     )
     assert texts("decision", *said) == ["Then I'd insure the boat with Allianz for 640 euros a year."]
-    assert "His offer says 1,720 for the mainsail." in texts("fact", *said)
+    assert "And the sailmaker? (answer: His offer says 1,720 for the mainsail.)" in texts("fact", *said)
 
 
 def test_advice_for_an_option_that_was_not_chosen_is_not_told() -> None:
