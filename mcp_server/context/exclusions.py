@@ -134,10 +134,12 @@ def why_out(
     page_of: Callable[[str], SourceFile],
     model: Model,
 ) -> list[str]:
-    """Returns for each passage why it is excluded, or "". It is excluded if it stands in a section of what no longer
-    holds, or a newer line of its project's page says otherwise, or if it is a derived line of a journal or of MEMORY.md
-    about one of the projects `others`, or a turn in which the user only asks, or that a program wrote. `page_of`
-    returns the page at a path."""
+    """Returns for each passage why it is excluded, or "".
+
+    Excluded are lines in the sections of replaced, corrected and removed items, lines of which a newer line of their
+    page says otherwise, derived lines of a journal or of MEMORY.md about one of the projects `others`, turns in which
+    the user only asks, and turns that a program wrote. `page_of` returns the page at a path.
+    """
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
         page = page_of(path)

@@ -23,13 +23,13 @@ from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, pru
 from mcp_server.knowledge.writing import ChangedFile, bodies_of, edit_body, markdown_in, renew, write_changes
 from mcp_server.memory import Memory
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path, link_to_project
+from mcp_server.text.destinations import ARCHIVE, MEMORY, PROJECTS, archived_path, link_to_project
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.transcript_head import stem_of
 
 Period = Literal["daily", "weekly", "monthly"]
 
-PEOPLE, PROJECTS = "knowledge/people/", "knowledge/projects/"
+PEOPLE = "knowledge/people/"
 OLD_PLANS_DAYS = 180
 """The age in days from which on a derived plan moves to archive/."""
 

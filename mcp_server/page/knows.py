@@ -25,7 +25,7 @@ from mcp_server.memory import Memory
 from mcp_server.page.answer import ME, Page, Routes, mark_of, number_in
 from mcp_server.page.passages import CONVERSATIONS, Passages, Words
 from mcp_server.storage.files import is_untouched_template
-from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
+from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, PROJECTS, RULES
 from mcp_server.text.entries import Entry, entries
 from mcp_server.text.markdown import split_front_matter
 
@@ -45,7 +45,6 @@ VIEWS = {
 }
 _SECTIONS = {RULES: "rules", DECISIONS: "decisions", OPEN: "open", FACTS: "facts"}
 _KINDS = {RULES: "rule", DECISIONS: "decision", FACTS: "fact"}
-_PROJECTS = "knowledge/projects/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class PageLine:
     @property
     def project(self) -> str:
         """Returns the slug of the entry's project, or "" if it has none."""
-        return self.path.split("/")[2] if self.path.startswith(_PROJECTS) and self.path.count("/") > 2 else ""
+        return self.path.split("/")[2] if self.path.startswith(PROJECTS) and self.path.count("/") > 2 else ""
 
     @property
     def page_name(self) -> str:
@@ -132,7 +131,7 @@ def _lines(memory: Memory) -> list[PageLine]:
 
 
 def _paths(memory: Memory) -> Iterator[str]:
-    for folder in (_PROJECTS, "knowledge/people/", "knowledge/identity/"):
+    for folder in (PROJECTS, "knowledge/people/", "knowledge/identity/"):
         for stat in memory.files.walk(folder):
             if stat.path.endswith(".md") and not stat.path.rpartition("/")[2].startswith("_"):
                 yield stat.path

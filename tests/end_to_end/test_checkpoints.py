@@ -296,7 +296,7 @@ async def test_a_server_that_is_killed_while_it_goes_back_leaves_nothing_half_do
 
 
 WRITES = 150
-"""About so many writes going back is in this small conversation, with git."""
+"""About how many writes a recovery of this small conversation makes, with git."""
 
 
 @asynccontextmanager

@@ -55,6 +55,7 @@ from mcp_server.text.destinations import (
     OPEN,
     OWN,
     PEOPLE_SECTIONS,
+    PROJECTS,
     REPLACED,
     RULES,
     USER_FILE,
@@ -228,7 +229,6 @@ def _applies(inputs: CompileInputs, one: PageLine) -> bool:
 
 
 IN_FORCE = Slot("what holds", "what holds", fill, needs="files", share="holding_share")
-PROJECTS_FOLDER = "knowledge/projects/"
 ACTIVE_FILE = "knowledge/projects/_active.md"
 JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
@@ -293,7 +293,7 @@ def _out(inputs: CompileInputs, source: SourceFile, said: AbstractSet[str]) -> M
     rows = source.text.split("\n")
     if source.path.startswith(JOURNAL_FOLDER) or source.path == MEMORY_FILE:
         return dict.fromkeys(repeated(rows, said), SHOWN_ABOVE) | _copies(inputs, rows)
-    gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
+    gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS) else frozenset()
     lines = page_lines(source) if is_page(source.path) else ()
     items = {one.line - source.first_line: NO_LONGER_SO if one.section in ENDED else SHOWN_ABOVE for one in lines}
     again = repeated(["" if place in items else row for place, row in enumerate(rows)], said)
@@ -540,6 +540,6 @@ JOURNAL = _slot("journal", lambda inputs, path: path in journal_files(inputs.loc
 ACTIVE_PROJECTS = _slot("active projects", lambda inputs, path: path == ACTIVE_FILE, "active_projects_kb", least=0.1)
 PROJECT = _slot(
     "project",
-    lambda inputs, path: path == GENERAL_PAGE or (path.startswith(PROJECTS_FOLDER) and path.count("/") > 2),
+    lambda inputs, path: path == GENERAL_PAGE or (path.startswith(PROJECTS) and path.count("/") > 2),
     least=0.3,
 )
