@@ -48,7 +48,8 @@ def last_command(session: str | None, watch: bool) -> None:
         found = [dict(record) for record in logged if session is None or record.get("session") == session]
         last = next((record for record in found if record.get("decision") == "injected"), {})
         passages, shown = Passages(memory), last.get("considered", ())[:SHOWN]
-        return found, {one["id"]: passages.of(one["id"], one.get("title", "")).text for one in shown}
+        words = {one["id"]: passages.turn(one["id"]) or passages.of(one["id"], one.get("title", "")) for one in shown}
+        return found, {place: one.text for place, one in words.items()}
 
     # A hook that found no server has left its report in the queue.
     records, words = shell.with_memory(ask, fresh=True)
