@@ -27,8 +27,8 @@ from mcp_server.knowledge import extract, notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees
-from mcp_server.storage.copies import UNNAMED, Copies, Copy
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
+from mcp_server.storage.forgotten import UNNAMED, Copies, Copy
 from mcp_server.storage.journal import ForgetIntent, ForgetIntents
 from mcp_server.storage.local.git.forget_history import RepositoryHistory, Survey
 from mcp_server.storage.values import Change

@@ -13,7 +13,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.model import KnowledgeChange
-from mcp_server.storage.copies import Copies
+from mcp_server.storage.forgotten import Copies
 from mcp_server.storage.local.git.forget_history import RepositoryHistory
 from mcp_server.storage.values import LOCAL
 from mcp_server.text import redaction

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, get_args
 
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
-from mcp_server.storage.copies import clean_value
+from mcp_server.storage.forgotten import clean_value
 from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
 from mcp_server.text.forgotten import Forgotten
 

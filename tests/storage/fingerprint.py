@@ -8,9 +8,9 @@ import sqlite3
 from mcp_server.storage import ports
 from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.index.searching import COLUMNS, FILES, NAMED, STORED, state
-from mcp_server.storage.postgres import searching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.index import TeamIndex
+from mcp_server.storage.postgres.indexing import COLUMNS as TEAM_COLUMNS
 
 ABOUT = COLUMNS.split(", ").index("p.about")
 """The column with what a passage is about, which is filled later, and left out."""
@@ -66,7 +66,7 @@ def _local(connection: sqlite3.Connection) -> str:
 def _team(connection: Connection) -> str:
     digest = hashlib.sha256()
     for statement in (
-        f"SELECT {searching.COLUMNS}, m.kind, m.words, m.digest FROM passage m WHERE m.ws = %s "
+        f"SELECT {TEAM_COLUMNS}, m.kind, m.words, m.digest FROM passage m WHERE m.ws = %s "
         "ORDER BY m.path, m.mark, m.part",
         "SELECT m.path, m.mark, m.part, v.vector::text FROM passage_vector v JOIN passage m ON m.ws = v.ws "
         "AND m.id = v.id WHERE v.ws = %s ORDER BY 1, 2, 3",

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
-from mcp_server.storage.files import MOST_SIMILAR, Files, file_name, parts_of
+from mcp_server.storage.files import Files, file_name, parts_of
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import LOCAL, FileStat, is_indexed
 
@@ -100,10 +100,6 @@ class TeamFiles(Files):
                 (list(paths), list(numbers), connection.ws),
             )
         )
-
-    def _first(self) -> list[str]:
-        rows = self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", MOST_SIMILAR)
-        return [path for (path,) in rows if not _is_hidden(path)]
 
     def last_version(self, path: str, until: int | datetime) -> int | None:
         """Returns the number of the last kept version of a file until a number or a moment; None if there was no such

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
@@ -41,7 +41,6 @@ from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.postings import LINES, SAID
-from mcp_server.storage.postgres.searching import COLUMNS, NAMES, as_vector
 from mcp_server.storage.sqlite import Stems, driver
 from mcp_server.storage.state import storable
 from mcp_server.storage.values import FOLDERS, Candidates, IndexQuery, is_indexed
@@ -53,7 +52,22 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
 
-T = TypeVar("T")
+COLUMNS: str = (
+    "m.id, m.path, m.mark, m.part, m.ordinal, m.first_line, m.last_line, m.text, m.title, m.category, m.project, "
+    "m.session, m.turn, m.turn_id, m.role, m.speaker, m.at, "
+    "m.chars, m.tells_time, m.first_person, m.ends_with_question, m.stems, m.vector, m.about"
+)
+"""The columns of a passage in the order that `score` and `passage_of` expect."""
+
+
+class Names(dict[Any, str]):
+    """The names in rows of passages: here rows have the names themselves, not their numbers."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+NAMES = Names()
 
 BATCH = 500
 """About how many passages are read, embedded and written together."""
@@ -453,3 +467,8 @@ class Indexing:
 
     async def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return await self._database.call(lambda connection: connection.rows(statement, *values))
+
+
+def as_vector(numbers: Sequence[int]) -> str:
+    """Returns a vector as pgvector reads it."""
+    return f"[{','.join(map(str, numbers))}]"
