@@ -32,13 +32,7 @@ class GitFailed(Unavailable):
         self.said, self.status, self.output = said, status, output
 
 
-def run_git(
-    folder: Path,
-    *arguments: str,
-    environment: Mapping[str, str],
-    stdin: bytes = b"",
-    seconds: float | None = None,
-) -> bytes:
+def run_git(folder: Path, *arguments: str, environment: Mapping[str, str], seconds: float | None = None) -> bytes:
     """Runs a git command in a folder and returns its output. `environment` is the whole environment of the process,
     `seconds` a time limit.
 
@@ -49,7 +43,7 @@ def run_git(
             ["git", *arguments],
             cwd=folder,
             env=environment,
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
             timeout=seconds,

@@ -174,7 +174,6 @@ class Database:
         *,
         prepare: Prepare | None = None,
         durable: bool = True,
-        using: Driver | None = None,
         busy_seconds: float = BUSY_SECONDS,
     ) -> Database:
         """Opens (and creates) the file. `prepare(connection)` runs once on its thread, outside a transaction:
@@ -186,11 +185,7 @@ class Database:
         """
         import aiosqlite
 
-        chosen = using or driver()
-
-        connection = aiosqlite.Connection(
-            lambda: _connect(chosen, path, prepare, durable, busy_seconds), iter_chunk_size=64
-        )
+        connection = aiosqlite.Connection(lambda: _connect(path, prepare, durable, busy_seconds), iter_chunk_size=64)
         # A process that ends without `close` (an exception, a signal) must not hang on this thread: SQLite rolls back
         # by itself.
         connection._thread.daemon = True
@@ -201,7 +196,7 @@ class Database:
                 except Exception:  # it could not be opened
                     connection._thread.join()  # wait while the event loop still runs
                     raise
-        except chosen.error as error:
+        except driver().error as error:
             raise _explained(error, path) or error from error
         except OSError as error:
             raise Unavailable(
@@ -370,20 +365,14 @@ async def _created(path: Path, tables: Prepare) -> Database:
     return await Database.open(path, prepare=prepare)
 
 
-def _connect(
-    chosen: Driver,
-    path: Path,
-    prepare: Prepare | None,
-    durable: bool,
-    busy_seconds: float,
-) -> sqlite3.Connection:
+def _connect(path: Path, prepare: Prepare | None, durable: bool, busy_seconds: float) -> sqlite3.Connection:
     """Opens a connection, on its thread. Retries, because switching to WAL ignores the busy handler."""
     # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     deadline = time.monotonic() + busy_seconds
     while True:
         # check_same_thread: aiosqlite uses the connection on one thread only, but may finalize it on another.
-        raw: sqlite3.Connection = chosen.module.connect(
+        raw: sqlite3.Connection = driver().module.connect(
             f"{path.resolve().as_uri()}?mode=rw",
             timeout=busy_seconds,
             isolation_level=None,

@@ -207,7 +207,7 @@ def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterat
                 yield path, at, answers.read(size + 1)[:-1]
 
 
-def fast_import(folder: Path, commits: Iterable[NewCommit], tip: str | None, branch: str = BRANCH) -> str | None:
+def fast_import(folder: Path, commits: Iterable[NewCommit], tip: str | None, branch: str) -> str | None:
     """Makes commits on top of `tip`, and returns the last one. The branch moves only if all were made, also away from
     other commits than `tip`."""
     with _running(folder, "fast-import", "--quiet", "--force", "--done", "--date-format=raw") as (out, _):

@@ -7,7 +7,7 @@ import sqlite3
 
 from mcp_server.storage import ports
 from mcp_server.storage.local.index.index import Index
-from mcp_server.storage.local.index.searching import COLUMNS, FILES, NAMED, STORED, state
+from mcp_server.storage.local.index.tables import COLUMNS, FILES, NAMED, STORED, state
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.index import TeamIndex
 from mcp_server.storage.postgres.indexing import COLUMNS as TEAM_COLUMNS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,9 @@ import anyio
 import pytest
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage import sqlite
 from mcp_server.storage.sqlite import Database, DatabaseBroken, Driver, driver
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,7 @@ async def main():
     def add(connection):
         value = connection.execute("SELECT n FROM counter").fetchone()[0]
         connection.execute("UPDATE counter SET n = ?", (value + 1,))
-    for _ in range(50):
+    for _ in range(20):
         await database.write(add)
     await database.close()
 anyio.run(main)
@@ -48,9 +49,12 @@ def add_one(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE counter SET n = ?", (count(connection) + 1,))
 
 
-@pytest.mark.parametrize("using", [None, PLAIN], ids=["best driver", "the interpreter's"])
-async def test_tasks_that_share_a_connection_never_mix_their_writes(tmp_path: Path, using: Driver | None) -> None:
-    database = await Database.open(tmp_path / "x.db", using=using)
+@pytest.mark.parametrize("used", [driver(), PLAIN], ids=["best driver", "the interpreter's"])
+async def test_tasks_that_share_a_connection_never_mix_their_writes(
+    tmp_path: Path, used: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "driver", lambda: used)
+    database = await Database.open(tmp_path / "x.db")
     await database.write(make)
 
     def add_and_fail(connection: sqlite3.Connection) -> None:
@@ -72,7 +76,7 @@ async def test_tasks_that_share_a_connection_never_mix_their_writes(tmp_path: Pa
 
 
 def run_writers(path: Path) -> None:
-    started = [subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) for _ in range(3)]
+    started = [subprocess.Popen(python("-c", WRITER, str(path))) for _ in range(3)]
     assert [process.wait() for process in started] == [0, 0, 0]
 
 
@@ -84,7 +88,7 @@ async def test_processes_write_one_after_the_other(tmp_path: Path) -> None:
 
     await anyio.to_thread.run_sync(run_writers, path)
 
-    assert await database.read(count) == 150
+    assert await database.read(count) == 60
     assert await database.data_version() != before
     await database.close()
 

@@ -240,7 +240,7 @@ class TeamFiles(Files):
 
     def _grow(self, connection: Connection, path: str, version: int, size: int, data: bytes) -> None:
         """Adds `data` to a file that has `size` bytes."""
-        _add_part(connection, path, version, size, data)
+        add_part(connection, path, version, size, data)
         connection.execute(
             f"UPDATE file SET size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1) WHERE ws = %s AND path = %s",
             (size + len(data), connection.ws, path),
@@ -306,7 +306,7 @@ class TeamFiles(Files):
             "INSERT INTO file_version (ws, path, version, at, size) VALUES (%s, %s, %s, clock_timestamp(), %s)",
             *(path, version, len(data)),
         )
-        _add_part(connection, path, version, 0, data)
+        add_part(connection, path, version, 0, data)
         self.mark(connection, path)
 
     def _drop(self, connection: Connection, path: str) -> bool:
@@ -392,7 +392,7 @@ def _content(connection: Connection, path: str, start: int = 0, size: int = -1) 
     return bytes(found)
 
 
-def _add_part(connection: Connection, path: str, version: int, start: int, data: bytes) -> None:
+def add_part(connection: Connection, path: str, version: int, start: int, data: bytes) -> None:
     if data:
         statement = "INSERT INTO file_part (ws, path, version, start, data) VALUES (%s, %s, %s, %s, %b)"
         connection.run(statement, path, version, start, data)

@@ -101,10 +101,10 @@ class Indexing:
         self,
         database: Database,
         files: TeamFiles,
-        embedder: Embedder | None = None,
-        name: str | None = None,
-        dimensions: int = 0,
-        scan: MakeScan | None = None,
+        embedder: Embedder | None,
+        name: str,
+        dimensions: int,
+        scan: MakeScan | None,
     ) -> None:
         self._database = database
         self._files = files

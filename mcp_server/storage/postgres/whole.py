@@ -27,7 +27,7 @@ from mcp_server.storage.files import SETTINGS, is_untouched_template
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.postgres.database import Connection, Database
-from mcp_server.storage.postgres.files import TeamFiles, has_history
+from mcp_server.storage.postgres.files import TeamFiles, add_part, has_history
 from mcp_server.storage.postgres.state import put_entries, read_entries
 from mcp_server.storage.state import storable
 from mcp_server.storage.values import LOCAL, is_indexed
@@ -406,10 +406,7 @@ def _same(connection: Connection, path: str, version: int) -> bool:
 def _add_parts(connection: Connection, path: str, version: int, parts: Iterable[bytes]) -> int:
     size = 0
     for part in parts:
-        connection.run(
-            "INSERT INTO file_part (ws, path, version, start, data) VALUES (%s, %s, %s, %s, %b)",
-            *(path, version, size, part),
-        )
+        add_part(connection, path, version, size, part)
         size += len(part)
     return size
 

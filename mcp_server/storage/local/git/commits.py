@@ -26,8 +26,7 @@ from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import FORGET, refusal
 from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.history_values import Committed
-from mcp_server.storage.local.git.objects import Objects, objects_of
-from mcp_server.storage.local.git.repository import Repository, nul
+from mcp_server.storage.local.git.repository import Objects, Repository, nul, objects_of
 
 _OURS = {
     "GIT_AUTHOR_NAME": "context-manager",

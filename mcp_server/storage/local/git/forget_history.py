@@ -22,8 +22,17 @@ from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
 from mcp_server.storage.git_process import GitFailed, moment_of
 from mcp_server.storage.history_values import object_id
-from mcp_server.storage.local.git.objects import UNREPLACED, Objects, objects_of, put, store, tree_entries
-from mcp_server.storage.local.git.repository import BUSY, Repository, entries_in
+from mcp_server.storage.local.git.repository import (
+    BUSY,
+    UNREPLACED,
+    Objects,
+    Repository,
+    entries_in,
+    objects_of,
+    put,
+    store,
+    tree_entries,
+)
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
 _WHO = re.compile(rb"(author|committer|tagger) (.*) <(.*)> (-?\d+ [+-]\d+)")

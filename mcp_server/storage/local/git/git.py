@@ -21,9 +21,8 @@ from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
-from mcp_server.storage.local.git.objects import GitTrees, Objects, objects_of
-from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
-from mcp_server.storage.local.git.repository import Repository, clean_path, entries_in
+from mcp_server.storage.local.git.refs import GitTrees, Remote, Tags, Worktrees
+from mcp_server.storage.local.git.repository import Objects, Repository, clean_path, entries_in, objects_of
 from mcp_server.text.dates import moment
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")

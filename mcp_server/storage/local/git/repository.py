@@ -1,4 +1,5 @@
-"""Runs git on the workspace's own repository, independent of this process's folder and environment."""
+"""Runs git on the workspace's own repository, independent of this process's folder and environment; and reads and
+stores git's objects by their hash."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from mcp_server.errors import Refused, Unavailable
-from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, command_of
+from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, command_of, plain_environment, running_git
 
 BUSY = {
     "MERGE_HEAD": "merge",
@@ -34,6 +36,8 @@ OPEN, _OPEN_SECONDS = "context-manager-open", 3600
 """The file in git's folder with the process id of an open commit, which our pre-commit hook writes, and the seconds for
 which it is valid: the system reuses process ids."""
 _HEAD = re.compile(rb"ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64}")
+UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
+"""The environment in which git reads the objects themselves, not those that replace them."""
 _MANY = 200  # paths on one command line; for more, the whole index is listed
 
 
@@ -242,6 +246,85 @@ class Repository:
                 said = said or f"it ended with {error.status}"
                 raise GitFailed(command_of(arguments), said, status, str(error.stdout)) from error
         return output if isinstance(output, bytes) else str(output).encode()
+
+
+@contextlib.contextmanager
+def objects_of(root: Path, *, every: bool = False) -> Iterator[Objects]:
+    """Opens the objects of the repository in `root/.git`. With `every`, only `all` may be called."""
+    which = ("--batch-all-objects", "--unordered") if every else ()
+    environment = plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED
+    with running_git(root, "cat-file", "--batch", *which, environment=environment) as (ask, answers):
+        yield Objects(ask, answers)
+
+
+class Objects:
+    """Objects by their hash, from one `cat-file` that stays open."""
+
+    def __init__(self, ask: IO[bytes], answers: IO[bytes]) -> None:
+        self._ask = ask
+        self._answers = answers
+
+    def read(self, oid: str) -> tuple[str, bytes]:
+        """Returns kind and bytes of an object; ("missing", b"") if it does not exist."""
+        self._ask.write(oid.encode() + b"\n")
+        self._ask.flush()
+        found = self._next()
+        return ("missing", b"") if found is None else found[1:]
+
+    def all(self) -> Iterator[tuple[str, str, bytes]]:
+        while (found := self._next()) is not None:
+            yield found
+
+    def exists(self, oid: str) -> bool:
+        return bool(oid.strip("0")) and self.read(oid)[0] != "missing"
+
+    def commit_of(self, oid: str) -> str | None:
+        """Returns the commit of an object, or of the tag that it is; None for a tree, a blob or a missing object."""
+        while oid.strip("0"):
+            kind, data = self.read(oid)
+            if kind != "tag":
+                return oid if kind == "commit" else None
+            oid = data.split(b"\n", 1)[0].removeprefix(b"object ").decode()
+        return None
+
+    def _next(self) -> tuple[str, str, bytes] | None:
+        about = self._answers.readline().decode().split()
+        if len(about) != 3:
+            return None
+        oid, kind, size = about
+        data = self._answers.read(int(size))
+        self._answers.read(1)
+        return oid, kind, data
+
+
+def tree_entries(data: bytes, size: int) -> Iterator[tuple[int, bytes, bytes]]:
+    position = 0
+    while position < len(data):
+        space = data.index(b" ", position)
+        end = data.index(b"\0", space)
+        yield int(data[position:space], 8), data[space + 1 : end], data[end + 1 : end + 1 + size]
+        position = end + 1 + size
+
+
+def put(file: Path, data: bytes, mode: int | None = None) -> None:
+    temporary = file.with_name(f"tmp_obj_{secrets.token_hex(8)}")  # `git prune` deletes files of such names
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(mode if mode is not None else file.stat().st_mode & 0o777)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def store(folder: Path, kind: str, data: bytes, oid: str) -> None:
+    """Stores an object under its hash in `.git/objects`, durably."""
+    place = folder / oid[:2] / oid[2:]
+    if not place.exists():
+        place.parent.mkdir(exist_ok=True)
+        put(place, zlib.compress(f"{kind} {len(data)}\0".encode() + data, 1), mode=0o444)
 
 
 @functools.cache

@@ -20,8 +20,7 @@ from pathlib import Path
 from mcp_server.errors import Unavailable
 from mcp_server.storage.index.scoring import import_numpy
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.index.searching import state
-from mcp_server.storage.local.index.tables import SCHEMA, load_vectors, refill
+from mcp_server.storage.local.index.tables import SCHEMA, load_vectors, refill, state
 from mcp_server.storage.local.locks import Held, Locks
 from mcp_server.storage.sqlite import Database, DatabaseBroken, Stems, inode_of
 
@@ -226,7 +225,7 @@ class Generations:
                 used.append(file.name)
         return used
 
-    def _delete_unused(self, file: Path, pointer: Path | None = None) -> bool:
+    def _delete_unused(self, file: Path, pointer: Path | None) -> bool:
         """Deletes an index file, and the pointer to it first, unless it is live here. Returns False if it is used."""
         try:
             held = self._locks.try_exclusive(f"index-{file.stem}")

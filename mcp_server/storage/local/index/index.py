@@ -27,8 +27,7 @@ from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of, import_numpy, numpy_is_there
 from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Counts, Maintenance, count_contents
-from mcp_server.storage.local.index.searching import LocalSearching, nearest, nearest_of, state
-from mcp_server.storage.local.index.tables import create
+from mcp_server.storage.local.index.tables import LocalSearching, create, nearest, nearest_of, state
 from mcp_server.storage.local.index.writer import Piece, known_units, read_file, write
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems, driver

@@ -25,8 +25,7 @@ from mcp_server.storage.local.index.generations import (
     connect,
     open_writer,
 )
-from mcp_server.storage.local.index.searching import COLUMNS, FILES, STORED, learn, state
-from mcp_server.storage.local.index.tables import create
+from mcp_server.storage.local.index.tables import COLUMNS, FILES, STORED, create, learn, state
 from mcp_server.storage.local.index.writer import UNFINISHED, Indexer, add_vectors, complete, known_files, known_paths
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.ports import Progress

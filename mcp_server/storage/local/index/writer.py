@@ -31,7 +31,7 @@ from mcp_server.storage.index.file_reader import (
     read_content,
     signals_of_all,
 )
-from mcp_server.storage.local.index.searching import LINES, compared, packed_vectors, state
+from mcp_server.storage.local.index.tables import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import storable
