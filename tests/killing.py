@@ -8,17 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 
-def die_at(step: int, *places: tuple[object, str]) -> None:
+def die_at(step: int, *places: tuple[object, str], writing: frozenset[str] = frozenset()) -> None:
     """From now on the process kills itself, as `kill -9` does, at the call number `step` (1..) of these functions, each
-    by what holds it and its name, counted together."""
+    by what holds it and its name, counted together. With `writing`, only calls with one of these arguments count."""
     calls = 0
 
     def counting(real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **options: Any) -> Any:
             nonlocal calls
-            calls += 1
-            if calls == step:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if not writing or not writing.isdisjoint(arguments):
+                calls += 1
+                if calls == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
             return real(*arguments, **options)
 
         return counted

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio import run_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.app import catch_up
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
@@ -32,9 +32,9 @@ from mcp_server.storage.local.git.repository import Repository
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id
 from mcp_server.text.forgotten import Forgotten
-from tests.conftest import Clock
+from tests.conftest import Clock, copied
 from tests.knowledge.full_memory import multiply
-from tests.small_context import USER, grow, small_memory
+from tests.small_context import USER, grow, small_memory, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
@@ -204,6 +204,7 @@ async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memor
     assert {one.id for one in await recoverable(memory, "2 bar")} >= {versions[1].id, undo}
     assert [one.id for one in await recoverable(memory, "sea")] == ["archive/journal/2025-01-01.md"]
     assert await recoverable(memory, "xylophone") == []
+    assert as_text([]) == "There is nothing to recover."
 
 
 async def test_each_listed_version_can_be_recovered_by_its_id(memory: Memory) -> None:
@@ -217,33 +218,34 @@ async def test_each_listed_version_can_be_recovered_by_its_id(memory: Memory) ->
         assert (await recover(memory, one.id, USER)).diff.endswith(f"+version {number}")
 
 
-@pytest.mark.parametrize(
-    ("what", "error"),
-    [
-        ("raw/conversations/2026/02/16/x.md@HEAD", ContextManagerError),
-        ("memory-config.yaml@HEAD", Refused),
-        ("../outside.md@HEAD", Refused),
-        ("/etc/passwd@HEAD", Refused),
-        (".git/config@HEAD", Refused),
-        (".local/state.db@HEAD", ContextManagerError),
-        (f"{MEMORY}@nosuch", NotFound),
-        (f"{MEMORY}@--output=x", NotFound),
-        ("knowledge/nosuch.md@HEAD", NotFound),
-        ("entry-00000000", NotFound),
-        ("before-00000000", NotFound),
-        ("before-../../x", ContextManagerError),
-        ("archive/nosuch.md", NotFound),
-        (ARCHIVE, Invalid),
-        ("something", Invalid),
-        ("@HEAD", Invalid),
-        ("", Invalid),
-    ],
+NOT_RECOVERABLE: tuple[tuple[str, type[Exception]], ...] = (
+    ("raw/conversations/2026/02/16/x.md@HEAD", ContextManagerError),
+    ("memory-config.yaml@HEAD", Refused),
+    ("../outside.md@HEAD", Refused),
+    ("/etc/passwd@HEAD", Refused),
+    (".git/config@HEAD", Refused),
+    (".local/state.db@HEAD", ContextManagerError),
+    (f"{MEMORY}@nosuch", NotFound),
+    (f"{MEMORY}@--output=x", NotFound),
+    ("knowledge/nosuch.md@HEAD", NotFound),
+    ("entry-00000000", NotFound),
+    ("c00000000000", NotFound),
+    ("before-00000000", NotFound),
+    ("before-../../x", ContextManagerError),
+    ("archive/nosuch.md", NotFound),
+    (ARCHIVE, Invalid),
+    ("something", Invalid),
+    ("@HEAD", Invalid),
+    ("", Invalid),
 )
-async def test_what_cannot_be_recovered_says_why(memory: Memory, what: str, error: type[Exception]) -> None:
+
+
+async def test_what_cannot_be_recovered_says_why(memory: Memory) -> None:
     memory.files.write_atomic("memory-config.yaml", "# changed\n")
     before = contents(memory)
-    with pytest.raises(error):
-        await recover(memory, what, USER, apply=True)
+    for what, error in NOT_RECOVERABLE:
+        with pytest.raises(error):
+            await recover(memory, what, USER, apply=True)
     assert contents(memory) == before
 
 
@@ -421,6 +423,30 @@ async def memory(workspace: Path, empty_memory: None, clock: Clock) -> AsyncIter
         yield opened
 
 
+SAID = [words(number) for number in range(1, 13)]
+
+
+@pytest.fixture(scope="module")
+def grown_workspace(tmp_path_factory: pytest.TempPathFactory, new_workspace: Path) -> Path:
+    """A workspace with a conversation that said SAID and was compacted on its way."""
+    made = tmp_path_factory.mktemp("grown") / "memory"
+    copied(new_workspace, made)
+
+    async def make() -> None:
+        async with small_memory(made, Clock()) as opened:
+            assert await grow(opened) == SAID
+
+    anyio.run(make)
+    return made
+
+
+@pytest.fixture
+async def grown(workspace: Path, grown_workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
+    copied(grown_workspace, workspace)
+    async with small_memory(workspace, clock) as opened:
+        yield opened
+
+
 async def cold(memory: Memory) -> list[Recoverable]:
     return [one for one in await recoverable(memory, limit=100) if one.kind == "cold"]
 
@@ -437,16 +463,15 @@ def files_of(root: Path) -> dict[str, str]:
     }
 
 
-async def test_each_cold_chunk_comes_back_byte_for_byte(memory: Memory) -> None:
-    said = await grow(memory)
-    listed = await cold(memory)
+async def test_each_cold_chunk_comes_back_byte_for_byte(grown: Memory) -> None:
+    listed = await cold(grown)
     assert listed
     for one in listed:
-        done = await recover(memory, one.id, USER, apply=True)
-        chunk = (await forms(memory))[one.id]
-        assert done.content == said[chunk.turn - 1]
+        done = await recover(grown, one.id, USER, apply=True)
+        chunk = (await forms(grown))[one.id]
+        assert done.content == SAID[chunk.turn - 1]
         assert (done.applied, chunk.form) == (True, "whole")
-    assert not await cold(memory)
+    assert not await cold(grown)
 
 
 async def test_any_text_comes_back_as_it_was(memory: Memory) -> None:
@@ -459,34 +484,32 @@ async def test_any_text_comes_back_as_it_was(memory: Memory) -> None:
         assert (await recover(memory, gone[number].id, USER)).content == content * 3
 
 
-async def test_a_dry_run_says_what_would_come_and_leaves_every_byte(memory: Memory, workspace: Path) -> None:
-    await grow(memory)
-    (one, *_) = await cold(memory)
-    before, live = files_of(workspace), await forms(memory)
-    shown = await recover(memory, one.id, USER)
+async def test_a_dry_run_says_what_would_come_and_leaves_every_byte(grown: Memory, workspace: Path) -> None:
+    (one, *_) = await cold(grown)
+    before, live = files_of(workspace), await forms(grown)
+    shown = await recover(grown, one.id, USER)
     assert not shown.applied
     assert "would be recovered" in shown.markdown
     assert "tokens in the live context" in shown.markdown
     assert shown.diff.startswith("--- /dev/null")
     assert files_of(workspace) == before
-    assert await forms(memory) == live
+    assert await forms(grown) == live
 
 
-async def test_its_undo_puts_everything_where_it_was_and_can_be_undone(memory: Memory) -> None:
-    await grow(memory)
-    (one, *_) = await cold(memory)
-    record, live = memory.cold.find(one.id), (await forms(memory))[one.id]
-    done = await recover(memory, one.id, USER, apply=True)
+async def test_its_undo_puts_everything_where_it_was_and_can_be_undone(grown: Memory) -> None:
+    (one, *_) = await cold(grown)
+    record, live = grown.cold.find(one.id), (await forms(grown))[one.id]
+    done = await recover(grown, one.id, USER, apply=True)
     assert done.undo is not None
-    shown = await recover(memory, done.undo, USER)
+    shown = await recover(grown, done.undo, USER)
     assert "would go back to cold storage" in shown.markdown
-    assert (await forms(memory))[one.id].form == "whole"
-    undone = await recover(memory, done.undo, USER, apply=True)
+    assert (await forms(grown))[one.id].form == "whole"
+    undone = await recover(grown, done.undo, USER, apply=True)
     assert undone.undo == one.id
-    assert memory.cold.find(one.id) == record
-    assert (await forms(memory))[one.id] == live
+    assert grown.cold.find(one.id) == record
+    assert (await forms(grown))[one.id] == live
     assert [f"sends {one.id} back to cold storage"] == [
-        kept.summary for kept in await recoverable(memory) if kept.kind == "replaced"
+        kept.summary for kept in await recoverable(grown) if kept.kind == "replaced"
     ]
 
 
@@ -501,33 +524,30 @@ async def test_a_tool_s_result_comes_back_from_its_line(memory: Memory) -> None:
     assert (await forms(memory))[tool.id].form == "whole"
 
 
-async def test_words_find_it_and_one_thing_is_meant_or_none(memory: Memory) -> None:
-    await grow(memory)
-    await catch_up(memory)
-    found = await recoverable(memory, "tulips in bed four on day 1")
+async def test_words_find_it_and_one_thing_is_meant_or_none(grown: Memory) -> None:
+    found = await recoverable(grown, "tulips in bed four on day 1")
     assert found[0].matched >= found[-1].matched
-    assert (await meant(memory, "part 2 winter berth day 2")).path == "session s, turn 2"
+    assert (await meant(grown, "part 2 winter berth day 2")).path == "session s, turn 2"
     with pytest.raises(Invalid, match="equally well"):
-        await meant(memory, "winter berth")
+        await meant(grown, "winter berth")
     with pytest.raises(NotFound, match="has to do with"):
-        await meant(memory, "xylophone")
+        await meant(grown, "xylophone")
 
 
-async def test_after_the_conversation_ended_its_text_is_still_there(memory: Memory) -> None:
-    said = await grow(memory)
-    (one, *_) = await cold(memory)
-    turn = memory.cold.find(one.id).turn
-    await end_session(memory, "s")
-    assert one.id in {left.id for left in await cold(memory)}
-    done = await recover(memory, one.id, USER, apply=True)
-    assert done.content == said[turn - 1]
+async def test_after_the_conversation_ended_its_text_is_still_there(grown: Memory) -> None:
+    (one, *_) = await cold(grown)
+    turn = grown.cold.find(one.id).turn
+    await end_session(grown, "s")
+    assert one.id in {left.id for left in await cold(grown)}
+    done = await recover(grown, one.id, USER, apply=True)
+    assert done.content == SAID[turn - 1]
     assert "its conversation is over" in done.markdown
     assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
-    assert one.id in {left.id for left in await cold(memory)}
-    await recover(memory, one.id, USER, apply=True)
-    await observe(memory, NewTurn("user", "Let us go on.", session="s"), USER)
-    assert (await forms(memory))[one.id].form == "whole"
+    await recover(grown, done.undo, USER, apply=True)
+    assert one.id in {left.id for left in await cold(grown)}
+    await recover(grown, one.id, USER, apply=True)
+    await observe(grown, NewTurn("user", "Let us go on.", session="s"), USER)
+    assert (await forms(grown))[one.id].form == "whole"
 
 
 async def test_what_was_forgotten_does_not_come_back(memory: Memory) -> None:
@@ -540,11 +560,3 @@ async def test_what_was_forgotten_does_not_come_back(memory: Memory) -> None:
     await forget(memory, ForgetTarget(text="violet umbrella nine"))
     await recover(memory, undo, USER, apply=True)
     assert "violet" not in str((await recover(memory, first.id, USER)).content)
-
-
-async def test_an_id_that_nobody_has_is_refused(memory: Memory) -> None:
-    with pytest.raises(NotFound, match="cold-storage list"):
-        await recover(memory, "c00000000000", USER)
-    with pytest.raises(NotFound, match="no kept copy"):
-        await recover(memory, "before-00000000", USER)
-    assert as_text([]) == "There is nothing to recover."

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 from anyio.to_thread import run_sync
@@ -35,6 +37,14 @@ class Ports:
     changes: Changes
     history: ports.History
     index: Callable[[Embedder | None], ports.Index]
+
+
+_numbers = count(1)
+
+
+@cache
+def _database() -> str:
+    return server().new_database()
 
 
 Opened = Callable[[], AbstractAsyncContextManager[Ports]]
@@ -68,8 +78,8 @@ def local(folder: Path) -> Opened:
 
 
 def postgres() -> Opened:
-    """Returns what opens a workspace in a new database."""
-    address = server().new_database()
+    """Returns what opens a new workspace, in one database for all tests."""
+    address = f"{_database()}&workspace=w{next(_numbers)}"
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Ports]:

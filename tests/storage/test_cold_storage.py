@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.errors import NotFound
-from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import ColdRecord, read_record
 from mcp_server.storage.live_sets import ColdStorage
-
-pytestmark = pytest.mark.anyio
+from mcp_server.storage.local.files import WorkspaceFiles
 
 RECORDED = datetime(2026, 2, 2, 22, 55, tzinfo=UTC)
 
@@ -32,8 +30,8 @@ RECORD = ColdRecord(
 )
 
 
-async def test_a_record_is_found_by_its_chunk_and_by_its_session(memory: Memory) -> None:
-    cold = ColdStorage(memory.files)
+def test_a_record_is_found_by_its_chunk_and_by_its_session(files: WorkspaceFiles) -> None:
+    cold = ColdStorage(files)
     cold.put_all([RECORD])
     cold.put_all([replace(RECORD, chunk_id="c0", turn=7)])
     cold.put_all([replace(RECORD, chunk_id="c9", session_id="else")])
@@ -42,8 +40,8 @@ async def test_a_record_is_found_by_its_chunk_and_by_its_session(memory: Memory)
     assert len(list(cold.all())) == 3
 
 
-async def test_the_same_chunk_again_replaces_its_record(memory: Memory) -> None:
-    cold = ColdStorage(memory.files)
+def test_the_same_chunk_again_replaces_its_record(files: WorkspaceFiles) -> None:
+    cold = ColdStorage(files)
     cold.put_all([RECORD])
     cold.put_all([replace(RECORD, drop_reason="asked")])
     assert [record.drop_reason for record in cold.of(RECORD.session_id)] == ["asked"]
@@ -53,11 +51,11 @@ async def test_the_same_chunk_again_replaces_its_record(memory: Memory) -> None:
         cold.find("c1")
 
 
-async def test_files_that_hold_no_record_are_skipped(memory: Memory) -> None:
-    cold = ColdStorage(memory.files)
+def test_files_that_hold_no_record_are_skipped(files: WorkspaceFiles) -> None:
+    cold = ColdStorage(files)
     cold.put_all([RECORD])
-    memory.files.write_atomic(".local/cold-storage/x/broken.jsonl", "{not json\n")
-    memory.files.write_atomic(".local/cold-storage/x/list.jsonl", "[1]\n")
+    files.write_atomic(".local/cold-storage/x/broken.jsonl", "{not json\n")
+    files.write_atomic(".local/cold-storage/x/list.jsonl", "[1]\n")
     assert list(cold.all()) == [RECORD]
 
 
@@ -73,8 +71,8 @@ def test_any_text_comes_back_byte_for_byte(content: str, prompt: str) -> None:
     assert read_record(line) == said
 
 
-async def test_many_records_are_written_and_deleted_together(memory: Memory) -> None:
-    cold = ColdStorage(memory.files)
+def test_many_records_are_written_and_deleted_together(files: WorkspaceFiles) -> None:
+    cold = ColdStorage(files)
     many = [replace(RECORD, chunk_id=f"c{n}", session_id=f"s{n % 2}", turn=n) for n in range(6)]
     cold.put_all(many)
     assert cold.find("c3", "s1") == many[3]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from mcp_server.errors import Unavailable
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState, count_conversations
 from mcp_server.storage.values import SessionRow
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def opened(folder: Path) -> LocalState:
 
 def sessions_in_another_process(folder: Path) -> int:
     """Opens the file in another process, counts the sessions, and closes it."""
-    command = [sys.executable, "-c", READ_AND_CLOSE, str(folder / "state.db")]
+    command = python("-c", READ_AND_CLOSE, str(folder / "state.db"))
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 

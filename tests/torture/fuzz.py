@@ -84,7 +84,7 @@ def examples(trial: Trial, count: int, strategy: st.SearchStrategy[Any], check: 
 
 async def tool_calls(trial: Trial) -> None:
     """Calls every tool with generated arguments; each answer is a result or a clear refusal."""
-    count = 4 if trial.short else 40
+    count = 2 if trial.short else 40
     async with connected(trial.root, profile="full") as client:
         await client.call_tool("observe", {"role": "user", "content": "The blue boat lies in Senj.", "session": "s"})
         for tool in (await client.list_tools()).tools:
@@ -185,7 +185,7 @@ async def raw_lines(trial: Trial) -> None:
                 assert "result" in answer, f"{lines} then {answer}"
                 assert not answer["result"].get("isError"), f"{lines} then {answer}"
 
-            examples(trial, 15 if trial.short else 150, st.lists(LINES, min_size=1, max_size=8), check)
+            examples(trial, 8 if trial.short else 150, st.lists(LINES, min_size=1, max_size=8), check)
 
     await anyio.to_thread.run_sync(run)
     assert [content for _, content in turns(trial.root)["s"]] == sent

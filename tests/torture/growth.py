@@ -48,7 +48,7 @@ async def work(server: Served, number: int) -> int:
 
 async def one_server(trial: Trial) -> None:
     """Compares what the server uses after half of the work with what it uses at the end."""
-    rounds = 5 if trial.short else 60
+    rounds = 3 if trial.short else 60
     async with served(trial.root) as server:
         for number in range(rounds):
             trial.tally.load += await work(server, number)

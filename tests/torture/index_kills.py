@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +15,15 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
+from mcp_server.storage.local.index import writer as filling
+from tests.preloaded import python
 from tests.searching import candidates_of
 from tests.serving import PLAIN, ROOT, environment
 from tests.storage.fingerprint import fingerprint
 from tests.torture.frame import Case, Trial
 
-SENTENCES = 42_000
-"""About 4 MB; in CI a twentieth of it."""
+SENTENCES, SHORT = 42_000, 600
+"""About 4 MB; in CI some passages, which are written in as many transactions."""
 
 INDEXING = """
 import sys
@@ -37,6 +39,7 @@ async def main():
         await catch_up(memory)
 
 die_at(int(sys.argv[2]), (filling, "write"))
+filling.SOON = int(sys.argv[3])
 anyio.run(main)
 """
 
@@ -79,19 +82,20 @@ async def say(memory: Memory, content: str) -> None:
 
 async def killed_while_indexing(trial: Trial) -> None:
     """Kills the process at one of its write transactions, or at a random moment; then restarts and compares."""
-    sentences = SENTENCES // 20 if trial.short else SENTENCES
+    sentences, soon = (SHORT, 10) if trial.short else (SENTENCES, filling.SOON)
     ready = await prepared(trial.kept, sentences)
     shutil.copytree(ready.root, trial.root)
     at_a_write = trial.chance.random() < 0.8
-    step = trial.chance.randint(2, sentences // 600) if at_a_write else 1_000_000
-    command = [sys.executable, "-c", INDEXING, str(trial.root), str(step)]
+    step = trial.chance.randint(2, sentences // 600 if not trial.short else 5) if at_a_write else 1_000_000
+    pid_file = trial.folder / "pid"
+    command = python("-c", INDEXING, str(trial.root), str(step), str(soon), pid_file=pid_file)
     process = await anyio.open_process(command, cwd=ROOT, env=environment(trial.root), stdout=None, stderr=None)
     async with process:
         if not at_a_write:
             with anyio.move_on_after(trial.chance.uniform(1.0, 4.0)):
                 await process.wait()
             if process.returncode is None:
-                process.kill()
+                os.kill(int(pid_file.read_text()) if pid_file.exists() else process.pid, signal.SIGKILL)
         await process.wait()
     trial.tally.faults += process.returncode == -signal.SIGKILL
     async with open_memory(trial.root, PLAIN) as memory:

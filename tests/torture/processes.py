@@ -147,7 +147,7 @@ async def gone(root: Path) -> bool:
 async def killed_servers(trial: Trial) -> None:
     """Two servers write and a third process rebuilds the index; one server or all are killed, and the client repeats
     what was not acknowledged."""
-    root, order, calls = trial.root, trial.chance, 12 if trial.short else 60
+    root, order, calls = trial.root, trial.chance, 6 if trial.short else 60
     said, over, both = Said(until=order.randrange(1, 3 * calls)), anyio.Event(), order.random() < 0.5
     async with served(root, env=FEW_LINES) as first, served(root, env=FEW_LINES) as second:
         scopes: list[anyio.CancelScope] = []

@@ -97,6 +97,5 @@ CASES = (
         "a command killed at any file operation can be repeated: earlier turns and facts stay, its own effect is "
         "there once",
         killed_at_a_step,
-        rounds=2,
     ),
 )

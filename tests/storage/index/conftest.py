@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,13 @@ EVERYTHING = Filters()
 Make = Callable[..., Index]
 
 
+@cache
+def vector_of(word: str) -> NDArray[np.float32]:
+    """Returns a fixed random vector."""
+    seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "replace")).digest()[:4], "big")
+    return np.random.default_rng(seed).standard_normal(HashEmbedder.dimensions).astype(np.float32)
+
+
 class HashEmbedder:
     """Adds up a fixed random vector per word: texts with words in common are near. Quick, and the same everywhere."""
 
@@ -39,8 +47,7 @@ class HashEmbedder:
         rows = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             for word in words(text):
-                seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "replace")).digest()[:4], "big")
-                row += np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
+                row += vector_of(word)
             length = np.linalg.norm(row)
             if length:
                 row /= length
