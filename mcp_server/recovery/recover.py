@@ -289,7 +289,6 @@ def _entry(memory: Memory, number: str) -> _Plan:
 
 
 def _edits(memory: Memory, after: Mapping[str, str | None]) -> tuple[_Edit, ...]:
-    """Returns the edits that give files these texts, in this order."""
     return tuple(_Edit(path, memory.files.text_or_none(path), text) for path, text in after.items())
 
 

@@ -245,7 +245,6 @@ def _fields(stream: IO[bytes]) -> Iterator[bytes]:
 def _running(
     folder: Path, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE
 ) -> contextlib.AbstractContextManager[tuple[IO[bytes], IO[bytes]]]:
-    """Yields stdin and stdout of a git process in a repository."""
     return running_git(folder, *_PLAIN, *arguments, environment=_environment(), stdout=stdout)
 
 

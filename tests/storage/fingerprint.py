@@ -28,6 +28,13 @@ async def fingerprint(index: ports.Index) -> str:
     return await index._database.call(_team)
 
 
+async def assert_as_rebuilt(index: ports.Index) -> None:
+    """Asserts that an index that followed its files equals a new one. The index is rebuilt afterwards."""
+    followed = await fingerprint(index)
+    await index.rebuild()
+    assert await fingerprint(index) == followed
+
+
 def _local(connection: sqlite3.Connection) -> str:
     """Leaves out ids and times of indexing. The rows of the keyword index and the vector table are included with their
     passages."""

@@ -22,7 +22,7 @@ from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
 from mcp_server.storage.local.index.index import Scan
-from mcp_server.storage.postgres import migrate, postings
+from mcp_server.storage.postgres import locks, migrate, postings
 from mcp_server.storage.postgres.connections import CONNECTIONS, parse
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.files import TeamFiles
@@ -32,7 +32,7 @@ from mcp_server.storage.values import Change
 from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
 from tests.searching import candidates_of, values_of
-from tests.storage.fingerprint import fingerprint
+from tests.storage.fingerprint import assert_as_rebuilt
 from tests.storage.index.conftest import HashEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -186,6 +186,30 @@ async def test_many_sessions_at_once_leave_connections_for_other_calls(storage: 
     assert len(list(storage.files.walk())) == 120
 
 
+# ---------------------------------------------------------------- leases
+
+
+async def test_a_lease_that_nobody_renews_ends_and_its_holder_learns_it(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(locks, "RENEW_SECONDS", 1.0)
+    async with open_storage(address) as one, open_storage(address) as two:
+        paused = await run_sync(one.locks.try_maintainer)
+        assert paused is not None
+        taken = None
+        with anyio.fail_after(60):
+            while taken is None:
+                taken = await run_sync(two.locks.try_maintainer)
+                await anyio.sleep(0.05)
+            assert taken.fence > paused.fence
+            while True:
+                if paused.lost:
+                    break
+                await anyio.sleep(0.05)
+        taken.release()
+
+
 # ---------------------------------------------------------------- history
 
 
@@ -280,9 +304,7 @@ async def test_passages_are_embedded_later_if_there_was_no_embedder(storage: Tea
     index = storage.index(HashEmbedder(), "hash", 32)
     await index.refresh()
     assert (await index.status()).not_embedded == 0
-    embedded = await fingerprint(index)
-    await index.rebuild()
-    assert await fingerprint(index) == embedded
+    await assert_as_rebuilt(index)
 
 
 async def test_a_file_that_changed_while_it_was_indexed_is_indexed_again(storage: TeamStorage) -> None:
@@ -345,9 +367,7 @@ async def test_of_a_transcript_that_grew_only_the_new_part_is_read(
         memory.files.write_atomic(row.path, text.replace("crane", "winch"))
         await memory.index.refresh()
         assert read[-1] == len(text.encode())
-        grown = await fingerprint(memory.index)
-        await memory.index.rebuild()
-        assert await fingerprint(memory.index) == grown
+        await assert_as_rebuilt(memory.index)
 
 
 def test_every_key_begins_with_the_workspace(administrator: psycopg.Connection) -> None:

@@ -127,19 +127,15 @@ def test_sealing_moves_no_line_and_closes_the_file(files: WorkspaceFiles, transc
         transcripts.append(path, said(3), sealed, START)
 
 
-def test_a_whole_conversation_is_written_sealed(files: WorkspaceFiles, transcripts: Transcripts) -> None:
-    head = replace(HEAD, ended=START)
-    path, _ = transcripts.create(head, said(1), said(2), sealed=True)
-
-    assert [placed.turn.number for placed in transcripts.read(path).turns] == [1, 2]
-    assert (files.root / path).stat().st_mode & 0o777 == 0o444
-
-
-def test_parts_of_a_session_come_in_the_order_of_their_turns(transcripts: Transcripts) -> None:
+def test_sealed_parts_of_a_session_come_in_the_order_of_their_turns(
+    files: WorkspaceFiles, transcripts: Transcripts
+) -> None:
     later, _ = transcripts.create(replace(HEAD, started=START - timedelta(days=3)), said(3), sealed=True)
     first, _ = transcripts.create(HEAD, said(1), said(2), sealed=True)
 
     assert transcripts.find("ses_a1") == [first, later]
+    assert [placed.turn.number for placed in transcripts.read(first).turns] == [1, 2]
+    assert (files.root / first).stat().st_mode & 0o777 == 0o444
 
 
 def test_a_broken_transcript_names_file_and_field_and_hides_no_other(

@@ -20,7 +20,7 @@ from mcp_server.status.status import status
 from tests.conftest import Clock
 from tests.end_to_end.servers import Served, assert_clear, command, facts, files_below, mounting, served, turns
 from tests.serving import PLAIN, text
-from tests.storage.fingerprint import fingerprint
+from tests.storage.fingerprint import assert_as_rebuilt
 from tests.torture.frame import Case, Skipped, Trial
 from tests.torture.write_steps import KNOWN, SAID, base
 
@@ -197,9 +197,7 @@ async def clock_jumps(trial: Trial) -> None:
         stored = [turn.content for turn in await session_turns(memory, "s")]
         assert stored == said, f"stored {stored}"
         await catch_up(memory)
-        followed = await fingerprint(memory.index)
-        await memory.index.rebuild()
-        assert await fingerprint(memory.index) == followed
+        await assert_as_rebuilt(memory.index)
         assert_clear((await status(memory)).markdown)
     trial.tally.faults += len(said)
     trial.tally.load += len(said)

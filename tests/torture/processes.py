@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_server.app import catch_up, open_memory
 from tests.end_to_end.servers import CALLS, DATABASE_TROUBLE, Served, command, eventually, facts, served, turns
 from tests.serving import PLAIN, text
-from tests.storage.fingerprint import fingerprint
+from tests.storage.fingerprint import assert_as_rebuilt
 from tests.torture.frame import Case, Trial
 
 FEW_LINES = {"CONTEXT_MANAGER_LIFECYCLE__MEMORY_LINE_CAP": str(max(20, CALLS * 2 // 3))}
@@ -127,9 +127,7 @@ async def assert_the_index_is_as_new(root: Path) -> None:
     async with open_memory(root, PLAIN) as memory:
         assert memory.problems() == ()
         await catch_up(memory)
-        followed = await fingerprint(memory.index)
-        await memory.index.rebuild()
-        assert await fingerprint(memory.index) == followed
+        await assert_as_rebuilt(memory.index)
         status = await memory.index.status()
         assert status.problems == ()
         assert status.state == "ready"

@@ -51,7 +51,6 @@ class TeamChanges(Changes):
             unit.published.append(change)
 
     async def start(self) -> None:
-        """Starts the threads that send and receive."""
         import asyncio
 
         loop, publish = asyncio.get_running_loop(), super().publish

@@ -195,7 +195,6 @@ class TeamSearching(Searching):
         return self._nearest_with(scope.condition, scope.values, plan.passages / every, scope, literal)
 
     def _nearest(self, wanted: int, scope: Scope, literal: str) -> list[int]:
-        """Returns the nearest of all passages."""
         rows = self.connection.rows(
             "SELECT v.id FROM passage_vector v WHERE v.ws = %s AND v.kind <= %s "
             "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",

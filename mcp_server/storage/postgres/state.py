@@ -83,10 +83,8 @@ class TeamState(State):
 
 
 def read_entries(connection: Connection, places: Sequence[Place]) -> dict[Place, Any]:
-    """Returns the stored values at these places; missing ones are left out."""
     return state.read_entries(Transaction(connection, POSTGRES), places)
 
 
 def put_entries(connection: Connection, entries: Mapping[Place, Any]) -> None:
-    """Writes entries in the caller's transaction; None deletes one."""
     state.put_entries(Transaction(connection, POSTGRES), entries)

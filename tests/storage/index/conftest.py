@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ START = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 EVERYTHING = Filters()
 Make = Callable[..., Index]
+Build = Callable[..., Awaitable[Index]]
 
 
 @cache
@@ -103,6 +104,18 @@ async def indexed(ws: Workspace) -> AsyncIterator[Callable[[], Index]]:
     yield make
     for index in made:
         await index.close()
+
+
+@pytest.fixture
+def built(indexed: Make) -> Build:
+    """Makes indexes, and fills them from the files."""
+
+    async def make(embedder: HashEmbedder | None = None) -> Index:
+        index = indexed(embedder)
+        await index.rebuild()
+        return index
+
+    return make
 
 
 async def paths(index: Index, text: str, filters: Filters = EVERYTHING, **options: object) -> list[str]:

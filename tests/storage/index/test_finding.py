@@ -17,7 +17,18 @@ from mcp_server.search.query import parse_query, plain_query
 from mcp_server.storage.index import searching
 from mcp_server.storage.values import Filters
 from tests.searching import candidates_of
-from tests.storage.index.conftest import EVERYTHING, NOW, START, HashEmbedder, Make, Workspace, live, paths, texts
+from tests.storage.index.conftest import (
+    EVERYTHING,
+    NOW,
+    START,
+    Build,
+    HashEmbedder,
+    Make,
+    Workspace,
+    live,
+    paths,
+    texts,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -46,11 +57,10 @@ def embedder() -> Obstinate:
 
 
 async def test_what_goes_wrong_by_meaning_comes_out_and_stops_no_later_search(
-    ws: Workspace, indexed: Make, embedder: Obstinate
+    ws: Workspace, built: Build, embedder: Obstinate
 ) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
-    index = indexed(embedder)
-    await index.rebuild()
+    index = await built(embedder)
     embedder.fails = True
     with anyio.fail_after(PATIENCE):
         for _ in range(2):
@@ -60,10 +70,9 @@ async def test_what_goes_wrong_by_meaning_comes_out_and_stops_no_later_search(
         assert await paths(index, "walrus") == ["knowledge/reference/a.md"]
 
 
-async def test_a_search_that_is_given_up_stops_no_later_one(ws: Workspace, indexed: Make, embedder: Obstinate) -> None:
+async def test_a_search_that_is_given_up_stops_no_later_one(ws: Workspace, built: Build, embedder: Obstinate) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
-    index = indexed(embedder)
-    await index.rebuild()
+    index = await built(embedder)
     with anyio.fail_after(PATIENCE):
         embedder.asked.clear()
         embedder.let_go.clear()
@@ -82,11 +91,10 @@ async def test_a_search_that_is_given_up_stops_no_later_one(ws: Workspace, index
         assert await paths(index, "walrus") == ["knowledge/reference/a.md"]
 
 
-async def test_many_searches_at_once_are_all_answered(ws: Workspace, indexed: Make) -> None:
+async def test_many_searches_at_once_are_all_answered(ws: Workspace, built: Build) -> None:
     for number in range(20):
         ws.write(f"knowledge/reference/f{number}.md", f"walrus number {number} of the harbour")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     alone = await paths(index, "walrus of the harbour")
     answers: list[list[str]] = []
 
@@ -108,14 +116,13 @@ WORDS = [
 
 
 async def test_a_conversation_among_many_gives_the_same_candidates_either_way(
-    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch
+    ws: Workspace, built: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(4)
     for session in range(6):
         for _ in range(40):
             ws.say(f"s{session}", " ".join(chance.choices(WORDS, k=8)))
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     asked = [plain_query(" ".join(chance.choices(WORDS, k=4))) for _ in range(8)]
     scopes = [Filters(session="s2"), Filters(session="s3", exclude_session="s3", exclude_from=20)]
     found = [await candidates_of(index, query, where) for query in asked for where in scopes]
@@ -127,13 +134,12 @@ async def test_a_conversation_among_many_gives_the_same_candidates_either_way(
         assert [each.candidate for each in one.found] == [each.candidate for each in other.found]
 
 
-async def test_operators_do_what_they_say(ws: Workspace, indexed: Make) -> None:
+async def test_operators_do_what_they_say(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/a.md", "a big blue car stands here")
     ws.write("knowledge/reference/b.md", "a blue and fast car stands there")
     ws.write("knowledge/people/c.md", "Cora likes her car")
     ws.write("knowledge/journal/2026-04-03.md", "bought a car today")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     assert await texts(index, '"blue car"') == {"a big blue car stands here"}
     assert await texts(index, "car -fast -bought -Cora") == {"a big blue car stands here"}
     assert await texts(index, "car category:person") == {"Cora likes her car"}
@@ -142,13 +148,12 @@ async def test_operators_do_what_they_say(ws: Workspace, indexed: Make) -> None:
     assert len(await texts(index, "car")) == 4
 
 
-async def test_a_search_stays_in_its_project_and_sees_what_is_global(ws: Workspace, indexed: Make) -> None:
+async def test_a_search_stays_in_its_project_and_sees_what_is_global(ws: Workspace, built: Build) -> None:
     ws.say("s1", "the password rotation of apollo", project="git:x/apollo")
     ws.say("s2", "the password rotation of zeus", project="git:x/zeus")
     ws.say("s3", "the password rotation at home")
     ws.write("knowledge/projects/apollo/notes.md", "password rotation notes")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     mine = Filters(projects=frozenset({"git:x/apollo", "slug:apollo"}))
     for mode in ("hybrid", "keyword", "vector"):
         found = set(await paths(index, "password rotation", mine, mode=mode))
@@ -158,12 +163,11 @@ async def test_a_search_stays_in_its_project_and_sees_what_is_global(ws: Workspa
     assert len(await paths(index, "password rotation", Filters(projects=frozenset()))) == 1
 
 
-async def test_filters_for_session_speaker_and_leaving_out_a_session(ws: Workspace, indexed: Make) -> None:
+async def test_filters_for_session_speaker_and_leaving_out_a_session(ws: Workspace, built: Build) -> None:
     ws.say("s1", "we met at the harbour", name="Ana")
     ws.say("s1", "yes, the harbour", name="Boris")
     ws.say("s2", "another harbour", name="Ana")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
 
     async def turns(filters: Filters) -> set[tuple[str, int | None]]:
         found = await candidates_of(index, plain_query("harbour"), filters)
@@ -177,11 +181,10 @@ async def test_filters_for_session_speaker_and_leaving_out_a_session(ws: Workspa
     assert await turns(Filters(since=START, until=START)) == set()
 
 
-async def test_frequencies_are_those_of_the_scope(ws: Workspace, indexed: Make) -> None:
+async def test_frequencies_are_those_of_the_scope(ws: Workspace, built: Build) -> None:
     ws.say("s1", "alpha beta", project="p:1")
     ws.say("s2", "alpha gamma", project="p:2")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     found = await candidates_of(index, plain_query("alpha gamma"), Filters(projects=frozenset({"p:1"})))
     assert found.passages == 1
     assert dict(zip(found.asked.lookup, found.frequencies, strict=True)) == {"alpha": 1, "gamma": 0}
@@ -189,12 +192,11 @@ async def test_frequencies_are_those_of_the_scope(ws: Workspace, indexed: Make) 
 
 @pytest.mark.parametrize("garbage", [b"garbage " * 4096, b"", b"SQLite format 3\0" + b"\xff" * 9000])
 async def test_garbage_in_the_index_file_is_noticed_served_around_and_mended(
-    ws: Workspace, indexed: Make, garbage: bytes
+    ws: Workspace, indexed: Make, built: Build, garbage: bytes
 ) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
     ws.say("s1", "a walrus too")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     assert len(await paths(index, "walrus")) == 2
     place = live(ws)
     for ending in ("-wal", "-shm"):
@@ -212,10 +214,9 @@ async def test_garbage_in_the_index_file_is_noticed_served_around_and_mended(
     assert not other.needs_care
 
 
-async def test_an_index_deleted_under_its_readers_is_noticed_and_mended(ws: Workspace, indexed: Make) -> None:
+async def test_an_index_deleted_under_its_readers_is_noticed_and_mended(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     assert (await candidates_of(index, plain_query("walrus"))).used == "hybrid"
     for place in (ws.files.local / "index").iterdir():
         place.unlink()

@@ -21,16 +21,15 @@ from mcp_server.storage.local.index.tables import SCHEMA
 from mcp_server.storage.local.index.writer import write
 from mcp_server.storage.sqlite import Stems
 from tests.searching import candidates_of, passage_of, values_of
-from tests.storage.fingerprint import fingerprint
-from tests.storage.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
+from tests.storage.fingerprint import assert_as_rebuilt
+from tests.storage.index.conftest import NOW, Build, HashEmbedder, Make, Workspace, live, paths, texts
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_grown_transcript_adds_its_new_turns_only(ws: Workspace, indexed: Make) -> None:
+async def test_a_grown_transcript_adds_its_new_turns_only(ws: Workspace, built: Build) -> None:
     path = ws.say("s1", "first words")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     before = await ids(ws)
     ws.say("s1", "second words")
     assert await index.refresh() == 1
@@ -41,11 +40,10 @@ async def test_a_grown_transcript_adds_its_new_turns_only(ws: Workspace, indexed
     assert [(one.candidate.path, one.passage.ordinal) for one in found.found] == [(path, 0), (path, 1)]
 
 
-async def test_closing_a_transcript_rewrites_nothing(ws: Workspace, indexed: Make) -> None:
+async def test_closing_a_transcript_rewrites_nothing(ws: Workspace, built: Build) -> None:
     path = ws.say("s1", "first words")
     ws.say("s1", "second words")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     before = await ids(ws)
     head = ws.transcripts.read(path).head
     ws.transcripts.replace_head(path, replace(head, ended=NOW, tokens_in=100), sealed=True)
@@ -53,10 +51,9 @@ async def test_closing_a_transcript_rewrites_nothing(ws: Workspace, indexed: Mak
     assert await ids(ws) == before
 
 
-async def test_an_edited_file_keeps_the_sections_that_did_not_change(ws: Workspace, indexed: Make) -> None:
+async def test_an_edited_file_keeps_the_sections_that_did_not_change(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/a.md", "# A\n\none\n\n# B\n\ntwo\n")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     before = await ids(ws)
     ws.write("knowledge/reference/a.md", "# A\n\none\n\n# B\n\nthree\n")
     await index.apply(["knowledge/reference/a.md"])
@@ -65,32 +62,29 @@ async def test_an_edited_file_keeps_the_sections_that_did_not_change(ws: Workspa
     assert await paths(index, "three") == ["knowledge/reference/a.md"]
 
 
-async def test_deleted_and_moved_files_follow(ws: Workspace, indexed: Make) -> None:
+async def test_deleted_and_moved_files_follow(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/a.md", "walrus")
     ws.write("knowledge/reference/deep/b.md", "penguin")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     (ws.root / "knowledge/reference/deep").rename(ws.root / "knowledge/reference/moved")
     (ws.root / "knowledge/reference/a.md").unlink()
     await index.apply(["knowledge/reference/deep", "knowledge/reference/moved", "knowledge/reference/a.md"])
     assert await paths(index, "walrus penguin", mode="keyword") == ["knowledge/reference/moved/b.md"]
 
 
-async def test_a_change_within_the_same_instant_and_size_is_seen(ws: Workspace, indexed: Make) -> None:
+async def test_a_change_within_the_same_instant_and_size_is_seen(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/a.md", "aaaa")
     stat = (ws.root / "knowledge/reference/a.md").stat()
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     ws.write("knowledge/reference/a.md", "bbbb")
     os.utime(ws.root / "knowledge/reference/a.md", ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert await index.refresh() == 1
     assert await paths(index, "bbbb") == ["knowledge/reference/a.md"]
 
 
-async def test_looking_at_what_did_not_change_writes_nothing(ws: Workspace, indexed: Make) -> None:
+async def test_looking_at_what_did_not_change_writes_nothing(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/a.md", "aaaa")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     before = await index.data_version()
     assert await index.refresh() == 0
     assert await index.apply(["knowledge/reference/a.md", "knowledge/reference/none.md", "raw"]) == 0
@@ -98,11 +92,10 @@ async def test_looking_at_what_did_not_change_writes_nothing(ws: Workspace, inde
 
 
 async def test_a_unit_that_was_written_in_part_is_written_again(
-    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch
+    ws: Workspace, built: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "SOON", 10)
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     path = ws.say("s1", " ".join(f"sentence {number} tells of the harbour." for number in range(800)) + " quokka")
     ws.say("s1", "The next message.")
     writes = 0
@@ -121,9 +114,7 @@ async def test_a_unit_that_was_written_in_part_is_written_again(
     assert await index.refresh() == 1
     assert (await index.status()).state == "ready"
     assert set(await paths(index, "quokka")) == {path}
-    followed = await fingerprint(index)
-    await index.rebuild()
-    assert await fingerprint(index) == followed
+    await assert_as_rebuilt(index)
 
 
 async def test_another_process_notices_a_change(ws: Workspace, indexed: Make) -> None:
@@ -162,9 +153,7 @@ def test_a_rebuilt_index_equals_the_one_that_followed(
         for what, which, text in edits:
             edit(ws, what, which, text)
             await index.refresh()
-        followed = await fingerprint(index)
-        await index.rebuild()
-        assert await fingerprint(index) == followed
+        await assert_as_rebuilt(index)
         await index.close()
 
     anyio.run(run)
@@ -198,9 +187,8 @@ async def ids(ws: Workspace) -> set[int]:
         connection.close()
 
 
-async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, indexed: Make) -> None:
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, built: Build) -> None:
+    index = await built(HashEmbedder())
     for number in range(4):
         ws.write(f"knowledge/reference/{number}.md", sections(250))
     begun = anyio.Event()
@@ -216,14 +204,11 @@ async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, in
         assert await paths(index, "penguin", mode="keyword") == ["knowledge/reference/a.md"]
         assert (await index.status()).passages < 1_000
     assert (await index.status()).passages == 1_001
-    before = await fingerprint(index)
-    await index.rebuild()
-    assert await fingerprint(index) == before
+    await assert_as_rebuilt(index)
 
 
-async def test_what_a_long_refresh_is_writing_is_left_to_it(ws: Workspace, indexed: Make) -> None:
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+async def test_what_a_long_refresh_is_writing_is_left_to_it(ws: Workspace, built: Build) -> None:
+    index = await built(HashEmbedder())
     names = [f"knowledge/reference/{number}.md" for number in range(4)]
     for name in names:
         ws.write(name, sections(250))
@@ -241,9 +226,7 @@ async def test_what_a_long_refresh_is_writing_is_left_to_it(ws: Workspace, index
             left += (await index.apply_small([name]))[1]
     assert left
     await index.apply(left)
-    before = await fingerprint(index)
-    await index.rebuild()
-    assert await fingerprint(index) == before
+    await assert_as_rebuilt(index)
     assert (await index.status()).passages == 4 * 251
 
 
@@ -287,15 +270,14 @@ async def test_looking_whether_the_index_has_changed_loads_no_numpy(
     assert generation == "1"
 
 
-async def test_broken_files_are_named_and_stop_nothing(ws: Workspace, indexed: Make) -> None:
+async def test_broken_files_are_named_and_stop_nothing(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/yaml.md", "---\ntitle: [unclosed\n---\n\nthe walrus text")
     ws.write("knowledge/reference/bytes.md", b"walrus\0")
     ws.write("knowledge/reference/latin.md", b"walrus \xe9t\xe9")
     ws.write("raw/conversations/2026/05/01/0900-x-y.md", "no front matter, but a walrus")
     ws.write("raw/conversations/2026/05/01/0901-x-y.md", "---\nsession_id: [\n---\n\n# x\n\n## 09:00 — user\nwalrus\n")
     ws.write("knowledge/reference/good.md", "good walrus")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     problems = "\n".join((await index.status()).problems)
     for name in ("yaml.md", "bytes.md", "latin.md", "0900-x-y.md", "0901-x-y.md"):
         assert name in problems
@@ -304,42 +286,37 @@ async def test_broken_files_are_named_and_stop_nothing(ws: Workspace, indexed: M
 
 
 async def test_a_large_message_is_one_unit_of_many_passages(
-    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch
+    ws: Workspace, built: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "PASSAGES", 100)  # more than twice as many passages are written in several transactions
     ws.say("s1", "\n\n".join(f"paragraph {number} " + "filler words here " * 30 for number in range(310)))
     ws.say("s1", "small")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     found = await candidates_of(index, plain_query("paragraph 271"))
     ranked = ranking.rank(found.asked, values_of(found))
     assert len({c.unit for c in values_of(found)}) == len(ranked) == 2  # and its neighbour
     assert "paragraph 271" in passage_of(found, ranked[0].candidate).text
     assert (await index.status()).passages > 200
-    followed = await fingerprint(index)
-    await index.rebuild()
-    assert await fingerprint(index) == followed
+    await assert_as_rebuilt(index)
 
 
-async def test_what_is_no_plain_file_of_the_workspace_is_not_read(ws: Workspace, indexed: Make) -> None:
+async def test_what_is_no_plain_file_of_the_workspace_is_not_read(ws: Workspace, built: Build) -> None:
     ws.write(".local/http-token", "walrus secret")
     ws.write("knowledge/reference/good.md", "good walrus")
     folder = ws.root / "knowledge/reference"
     (folder / "link.md").symlink_to("../../.local/http-token")
     os.mkfifo(folder / "pipe.md")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     await index.apply([f"knowledge/reference/{name}.md" for name in ("link", "pipe", "good")])
     assert set(await paths(index, "walrus")) == {"knowledge/reference/good.md"}
 
 
-async def test_times_and_numbers_that_no_database_holds_stop_nothing(ws: Workspace, indexed: Make) -> None:
+async def test_times_and_numbers_that_no_database_holds_stop_nothing(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/old.md", "---\nupdated: 0001-01-01T00:00:00+05:00\n---\n\nold walrus")
     head = "---\nsession_id: x\nstarted: 2026-05-01T09:00:00Z\n---\n\n# x\n"
     turn = '\n## 09:00 — user\n<!-- {"turn":99999999999999999999} -->\nhuge walrus\n'
     ws.write("raw/conversations/2026/05/01/0900-x-y.md", head + turn)
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     assert len(await paths(index, "walrus")) == 2
 
 

@@ -13,7 +13,7 @@ from mcp_server.search import ranking
 from mcp_server.search.query import parse_query, plain_query
 from mcp_server.storage.values import Candidates
 from tests.searching import candidates_of, passage_of, values_of
-from tests.storage.index.conftest import NOW, HashEmbedder, Make, Workspace, paths
+from tests.storage.index.conftest import NOW, Build, HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
 
@@ -33,11 +33,10 @@ async def test_a_folder_is_indexed_and_found_by_words_and_by_meaning(ws: Workspa
     assert best.cosine > 0.2
 
 
-async def test_a_hit_in_a_transcript_knows_its_turn(ws: Workspace, indexed: Make) -> None:
+async def test_a_hit_in_a_transcript_knows_its_turn(ws: Workspace, built: Build) -> None:
     path = ws.say("s1", "hello there", name="Ana")
     ws.say("s1", "the tram to Petrovaradin leaves at noon", name="Boris")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     found = await candidates_of(index, plain_query("when does the tram leave?"), mode="keyword")
     (one,) = found.found
     lines = (ws.root / path).read_text().split("\n")
@@ -46,35 +45,31 @@ async def test_a_hit_in_a_transcript_knows_its_turn(ws: Workspace, indexed: Make
 
 
 @pytest.mark.parametrize("query", ["kuća", "kuca", "KUĆA", "Đorđe", "djordje đorđe"])
-async def test_diacritics_fold(ws: Workspace, indexed: Make, query: str) -> None:
+async def test_diacritics_fold(ws: Workspace, built: Build, query: str) -> None:
     ws.write("knowledge/people/a.md", "Đorđe ima kuću. Kuca je velika.")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     assert await paths(index, query, mode="keyword") == ["knowledge/people/a.md"]
 
 
 @pytest.mark.parametrize("query", ["办公室在哪里?", '"新办公室"', "王芳什么时候搬?"])
-async def test_chinese_is_found_by_keywords(ws: Workspace, indexed: Make, query: str) -> None:
+async def test_chinese_is_found_by_keywords(ws: Workspace, built: Build, query: str) -> None:
     ws.write("knowledge/people/a.md", "王芳下周搬到新办公室。")
     ws.write("knowledge/people/b.md", "今天天气很好,我们去公园散步。")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     assert await paths(index, query, mode="keyword") == ["knowledge/people/a.md"]
 
 
-async def test_names_of_speakers_are_no_keywords(ws: Workspace, indexed: Make) -> None:
+async def test_names_of_speakers_are_no_keywords(ws: Workspace, built: Build) -> None:
     ws.say("s1", "I bought a cello", name="Ana")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     found = await candidates_of(index, plain_query("What did Ana buy?"))
     assert found.asked.people == {"Ana"}
 
 
-async def test_bm25_is_what_sqlite_says(ws: Workspace, indexed: Make) -> None:
+async def test_bm25_is_what_sqlite_says(ws: Workspace, built: Build) -> None:
     for number in range(12):
         ws.write(f"knowledge/reference/f{number}.md", "running wolves " * (number % 3 + 1) + "forest " * number)
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     found = await candidates_of(index, plain_query("wolf running"), mode="keyword")
     connection = sqlite3.connect(next((ws.files.local / "index").glob("*.db")))
     expected = dict(
@@ -88,20 +83,18 @@ async def test_bm25_is_what_sqlite_says(ws: Workspace, indexed: Make) -> None:
     assert {c.path: c.bm25 for c in values_of(found)} == pytest.approx(expected)
 
 
-async def test_words_next_to_each_other_are_counted(ws: Workspace, indexed: Make) -> None:
+async def test_words_next_to_each_other_are_counted(ws: Workspace, built: Build) -> None:
     ws.write("knowledge/reference/a.md", "the blue car")
     ws.write("knowledge/reference/b.md", "a car, blue")
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     found = await candidates_of(index, plain_query("blue car"))
     assert {c.path[-4]: c.pairs for c in values_of(found)} == {"a": 1, "b": 0}
 
 
-async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, indexed: Make) -> None:
+async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, built: Build) -> None:
     for said in ("unrelated", "which tram goes to Petrovaradin?", "number nine", "thanks", "far away"):
         ws.say("s1", said)
-    index = indexed()
-    await index.rebuild()
+    index = await built()
     found = await candidates_of(index, plain_query("tram to Petrovaradin"))
     assert sorted(one.passage.turn or 0 for one in found.found) == [1, 2, 3, 4]
     ranked = ranking.rank(found.asked, values_of(found))

@@ -13,8 +13,8 @@ from mcp_server.storage.local.index import generations
 from mcp_server.storage.values import Filters, IndexQuery
 from mcp_server.text.entries import Source
 from tests.searching import candidates_of
-from tests.storage.fingerprint import fingerprint
-from tests.storage.index.conftest import EVERYTHING, HashEmbedder, Make, Workspace, paths
+from tests.storage.fingerprint import assert_as_rebuilt
+from tests.storage.index.conftest import EVERYTHING, Build, HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
 
@@ -37,11 +37,10 @@ both_kinds = pytest.mark.parametrize("embedder", [HashEmbedder, Leading])
 
 @both_kinds
 async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_later(
-    ws: Workspace, indexed: Make, embedder: type[HashEmbedder]
+    ws: Workspace, indexed: Make, built: Build, embedder: type[HashEmbedder]
 ) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
-    index = indexed(embedder())
-    await index.rebuild()
+    index = await built(embedder())
     generation = (await index.status()).generation
     without = indexed(None, embedder.name)
     ws.write("knowledge/reference/b.md", "a second walrus")
@@ -55,19 +54,16 @@ async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_la
     assert (await again.status()).not_embedded == 1
     await again.refresh()
     assert (await again.status()).not_embedded == 0
-    followed = await fingerprint(again)
-    await again.rebuild()
-    assert await fingerprint(again) == followed
+    await assert_as_rebuilt(again)
 
 
 @both_kinds
 async def test_without_sqlite_vec_numpy_finds_the_same(
-    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch, embedder: type[HashEmbedder]
+    ws: Workspace, indexed: Make, built: Build, monkeypatch: pytest.MonkeyPatch, embedder: type[HashEmbedder]
 ) -> None:
     for number in range(30):
         ws.say(f"s{number % 4}", f"word{number} word{number + 1} word{number + 2}", project=f"p:{number % 2}")
-    index = indexed(embedder())
-    await index.rebuild()
+    index = await built(embedder())
     near = Filters(projects=frozenset({"p:1"}), exclude_session="s3")
     with_vec = await paths(index, "word7 word8", near, mode="vector")
     monkeypatch.setattr(generations, "load_vectors", lambda connection: False)
@@ -82,17 +78,14 @@ async def test_without_sqlite_vec_numpy_finds_the_same(
     again = indexed(embedder())
     assert len(await paths(again, "word7 word8", mode="vector")) == 31  # the vector table is stale: NumPy serves
     await again.refresh()
-    followed = await fingerprint(again)
-    await again.rebuild()
-    assert await fingerprint(again) == followed
+    await assert_as_rebuilt(again)
 
 
-async def test_an_exchange_is_as_near_as_its_nearest_turn(ws: Workspace, indexed: Make) -> None:
+async def test_an_exchange_is_as_near_as_its_nearest_turn(ws: Workspace, indexed: Make, built: Build) -> None:
     path = ws.say("one", "Which rope do we take for the bowline?")
     for content in ("The red one.", "Fine.", "Lunch is at noon."):
         ws.say("one", content, role="agent")
-    index = indexed(HashEmbedder())
-    await index.rebuild()
+    index = await built(HashEmbedder())
     answer, far, unknown = Source(path, 2), Source(path, 4), Source("raw/nothing.md", 1)
     asked, turns = IndexQuery("rope for a bowline", EVERYTHING), [answer, far, unknown]
     near = await index.answer([asked], lambda _, turns_near: turns_near(asked.text, turns))

@@ -348,7 +348,6 @@ def entries_in(said: bytes) -> Iterator[tuple[list[str], str]]:
 
 
 def nul(parts: Sequence[str]) -> bytes:
-    """Returns the parts for a command's stdin with `-z`."""
     return b"".join(os.fsencode(part) + b"\0" for part in parts)
 
 

@@ -64,7 +64,6 @@ class Opened:
     retired: bool = False
 
     async def close(self) -> None:
-        """Closes the connections and releases the generation."""
         await self.words.database.close()
         await self.near.database.close()
         self.generation.held.release()
@@ -140,7 +139,6 @@ class Generations:
         self._damage = folder / f"{self._prefix}.damaged"
 
     def path(self, number: int) -> Path:
-        """Returns the path of a generation's file."""
         return self.folder / f"{self._prefix}-{number}.db"
 
     def current(self) -> int | None:

@@ -325,7 +325,6 @@ class Counts:
 
 
 def count_contents(connection: sqlite3.Connection) -> Counts:
-    """Returns the numbers for `status`."""
     (files,) = connection.execute("SELECT count(*) FROM files").fetchone()
     (passages,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
     (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()

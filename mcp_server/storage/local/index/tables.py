@@ -183,7 +183,6 @@ def create(connection: sqlite3.Connection, embedder: str, dimensions: int, vecto
 
 
 def create_vectors(connection: sqlite3.Connection) -> None:
-    """Creates the vector table."""
     connection.execute(VECTORS.format(dimensions=compared(state(connection))))
 
 
@@ -215,7 +214,6 @@ def compared(kept: Mapping[str, str]) -> int:
 
 
 def state(connection: sqlite3.Connection) -> dict[str, str]:
-    """Returns `index_state` as a dictionary."""
     return dict(connection.execute("SELECT key, value FROM index_state").fetchall())
 
 

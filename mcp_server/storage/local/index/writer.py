@@ -363,7 +363,6 @@ def _marks(count: int) -> str:
 
 
 def complete(connection: sqlite3.Connection) -> None:
-    """Marks the first filling as done."""
     for table in ("knowledge_fts", "lines_fts"):
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("ANALYZE knowledge_meta")
@@ -373,7 +372,6 @@ def complete(connection: sqlite3.Connection) -> None:
 def add_vectors(
     connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool
 ) -> None:
-    """Adds vectors to passages without one."""
     wide, small = packed_vectors(vectors, compared(state(connection)))
     connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
     if not can_load:
