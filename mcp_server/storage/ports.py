@@ -22,7 +22,7 @@ from anyio import Lock
 if TYPE_CHECKING:
     from mcp_server.history.commit_rules import FileChange
     from mcp_server.storage.history_values import Committed, Version
-    from mcp_server.storage.local.git.git import Past
+    from mcp_server.storage.local.git.commits import Past
     from mcp_server.storage.local.git.health import Health
     from mcp_server.storage.local.git.hooks import Hooks
     from mcp_server.storage.local.git.merging import Merger

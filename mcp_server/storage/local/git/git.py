@@ -1,4 +1,9 @@
-"""The workspace's own git repository: commits that leave the user's work alone, and files as they were.
+"""The workspace's own git repository: commits that leave the user's work alone, files as they were, and the trees of
+checkpoints.
+
+Each checkpoint tree is held by `refs/memory/checkpoints/{id}`, outside of all branches; its bytes are stored unchanged
+(no filter, no line ends), the user's index and work tree are not touched, and the objects are on disk before the ref is
+written.
 
 Methods are synchronous: call them in a worker thread, under `locks.git()` where they write.
 """
@@ -6,188 +11,23 @@ Methods are synchronous: call them in a worker thread, under `locks.git()` where
 from __future__ import annotations
 
 import os
-import re
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
-from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, moment_of, version
-from mcp_server.storage.history_values import LONGEST_TEXT, Commit, Committed, Version
+from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, version
+from mcp_server.storage.history_values import LONGEST_TEXT, Committed, Version, object_id
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git.commits import Committer
+from mcp_server.storage.local.git.commits import FORMAT, Committer, Past, raw_changes
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
-from mcp_server.storage.local.git.refs import GitTrees, Remote, Tags, Worktrees
-from mcp_server.storage.local.git.repository import Objects, Repository, clean_path, entries_in, objects_of
+from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
+from mcp_server.storage.local.git.repository import Repository, clean_path, entries_in, objects_of
 from mcp_server.text.dates import moment
-
-_REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
-_MARK = secrets.token_hex(8)
-"""Begins every commit and each of its fields: names and messages may contain any other text."""
-_COMMIT = "%x01" + _MARK + f"%x02{_MARK}".join(("%H", "%ct", "%an", "%B", ""))
-_BEGINS, _PART, _PARTS = f"\x01{_MARK}".encode(), f"\x02{_MARK}".encode(), 5
-
-
-class Past:
-    """Questions about the history of one repository."""
-
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
-
-    def resolve(self, revision: str) -> str:
-        """Returns the commit of an id, a tag or a branch. Raises NotFound with the valid forms."""
-        self._need_history()
-        try:
-            if not _REVISION.fullmatch(revision):
-                raise GitFailed("rev-parse", "it is no revision")
-            return self._repository.text("rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
-        except GitFailed as error:
-            raise NotFound(
-                f"no commit, tag or date {revision!r}; give a date as YYYY-MM-DD or a commit's id"
-            ) from error
-
-    def at(self, moment: datetime) -> str | None:
-        """Returns the last commit of the branch that is not later than a moment; None if all are later."""
-        self._need_history()
-        return self._repository.text("rev-list", "-1", f"--before={moment.isoformat()}", "HEAD") or None
-
-    def commit(self, revision: str) -> Commit:
-        oid = self.resolve(revision)
-        return next(_commits(self._repository.run("log", "-1", f"--format={_COMMIT}", oid)))
-
-    def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[tuple[Commit, str, str, str]]:
-        """Returns commit, path, and the file's text before and after, for each file in which the newest `limit` commits
-        changed how often it contains a text (in any case), oldest first."""
-        if not text.strip() or "\0" in text:
-            raise Invalid("give some words to look for, as they stand in the memory")
-        if not self._has_history():
-            return []
-        wanted = ("-i", f"-S{text}", "-z", "--raw", "--no-abbrev", "--no-renames", f"--max-count={limit}")
-        log = self._repository.run("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
-        with objects_of(self._repository.root) as objects:
-            found = [
-                (commit, path, self._text(objects, path, old), self._text(objects, path, new))
-                for commit, (_, old, new, path) in _raw(log)
-            ]
-        return sorted(found, key=lambda one: one[0].at)
-
-    def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, str, Commit | None]]:
-        """Returns number, text and commit of each of these lines (counted from 1, ends included) of the current file;
-        no commit for a line that is not committed yet. Raises NotFound for a file that git does not know, or missing
-        lines."""
-        path = clean_path(path)
-        if not self._has_history():
-            raise NotFound(f"nothing was committed yet, so {path} has no history")
-        where = [f"-L{first},{last}" for first, last in ranges]
-        try:
-            said = self._repository.run("blame", "--porcelain", *where, "--", path)
-        except GitFailed as error:
-            raise NotFound(
-                f"{path} has no history with these lines ({error.said}); `read` shows it as it is"
-            ) from error
-        blamed = list(_blamed(said))
-        commits = self.commits(sorted({oid for _, oid, _ in blamed if oid.strip("0")}))
-        return [(number, text, commits.get(oid)) for number, oid, text in blamed]
-
-    def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
-        if not oids:
-            return {}
-        given = "".join(f"{oid}\n" for oid in oids).encode()
-        said = self._repository.run("log", "--no-walk=unsorted", "--stdin", f"--format={_COMMIT}", stdin=given)
-        return {commit.id: commit for commit in _commits(said)}
-
-    def reverts(self, limit: int) -> list[tuple[Commit, str]]:
-        """Returns the newest reverts of this branch, each with the id of the reverted commit, newest first."""
-        if not self._has_history():
-            return []
-        wanted = ("--fixed-strings", "--grep=This reverts commit ", f"--max-count={limit}", f"--format={_COMMIT}")
-        return [(one, one.reverts) for one in _commits(self._repository.run("log", *wanted)) if one.reverts]
-
-    def between(self, old: str | None, new: str, paths: Sequence[str]) -> str:
-        """Returns the diff between two commits or trees under these paths; `old` None is the empty tree."""
-        wanted = ("-r", "-p", "--no-color", "--no-ext-diff", "--no-renames", "--textconv", "--unified=1")
-        return self._repository.text("diff-tree", *wanted, old or self.empty_tree(), new, "--", *map(clean_path, paths))
-
-    def counts(self, old: str | None, new: str, paths: Sequence[str]) -> list[tuple[str, int, int]]:
-        """Returns path, number of added and of removed lines of each changed file; -1 for a binary file."""
-        wanted = ("-r", "-z", "--numstat", "--no-renames", old or self.empty_tree(), new)
-        said = self._repository.run("diff-tree", *wanted, "--", *map(clean_path, paths))
-        found: list[tuple[str, int, int]] = []
-        for line in filter(None, said.split(b"\0")):
-            came, went, path = line.split(b"\t", 2)
-            found.append((os.fsdecode(path), _number(came), _number(went)))
-        return found
-
-    def beginning(self, subject: str) -> str | None:
-        """Returns the first commit if it has this subject; else None."""
-        first = self._repository.text("rev-list", "--max-parents=0", "HEAD").split("\n")[-1]
-        return first if self.commit(first).subject == subject else None
-
-    def parents(self, commit: str) -> list[str]:
-        return self._repository.text("rev-list", "-1", "--parents", commit).split()[1:]
-
-    def empty_tree(self) -> str:
-        return self._repository.text("mktree", stdin=b"")
-
-    # ------------------------------------------------------------ running
-
-    def _text(self, objects: Objects, path: str, blob: str) -> str:
-        if not blob.strip("0"):
-            return ""
-        data = objects.read(blob)[1]
-        if self._repository.is_closed(data):
-            data = self._repository.opened(path, blob)
-        return data.decode("utf-8", "replace")
-
-    def _has_history(self) -> bool:
-        if version() is None:
-            raise Unavailable(NEEDS_GIT)
-        return self._repository.head() is not None
-
-    def _need_history(self) -> None:
-        if not self._has_history():
-            raise NotFound("nothing was committed yet; there is only the present (leave out `at`)")
-
-
-def _commits(said: bytes) -> Iterator[Commit]:
-    for part in said.split(_BEGINS)[1:]:
-        yield _commit(part.split(_PART, _PARTS - 1))
-
-
-def _commit(fields: Sequence[bytes]) -> Commit:
-    oid, seconds, author, message = (field.decode("utf-8", "replace") for field in fields[:4])
-    return Commit(oid, moment_of(seconds), author, message.strip("\n"))
-
-
-def _raw(said: bytes) -> Iterator[tuple[Commit, tuple[str, str, str, str]]]:
-    """Yields each changed file of each commit: commit, then new mode, old blob, new blob and path."""
-    for part in said.split(_BEGINS)[1:]:
-        fields = part.split(_PART, _PARTS - 1)
-        commit = _commit(fields)
-        entries = iter(fields[4].split(b"\0"))
-        for entry in entries:
-            if entry.lstrip(b"\n").startswith(b":"):
-                _, mode, old, new, _ = entry.decode("ascii").split(" ")
-                yield commit, (mode, old, new, os.fsdecode(next(entries)))
-
-
-def _number(count: bytes) -> int:
-    return int(count) if count.isdigit() else -1
-
-
-def _blamed(said: bytes) -> Iterator[tuple[int, str, str]]:
-    """Yields line number, commit and text of each line."""
-    oid, number = "", 0
-    for line in said.split(b"\n"):
-        if line.startswith(b"\t"):
-            yield number, oid, line[1:].decode("utf-8", "replace").rstrip("\r")
-        elif head := re.match(rb"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?$", line):
-            oid, number = head[1].decode(), int(head[2])
-
 
 MOST_READ = 500
 """Greatest number of files that are read for a commit message."""
@@ -344,11 +184,11 @@ class Git(Repository):
         """
         if self.head() is None:
             return []
-        wanted = ("-z", "--raw", "--no-abbrev", "--no-renames", f"--format={_COMMIT}", f"--max-count={commits}")
+        wanted = ("-z", "--raw", "--no-abbrev", "--no-renames", f"--format={FORMAT}", f"--max-count={commits}")
         log = self.run("log", *wanted, "--", *map(clean_path, prefixes))
         return [
             Version(path, commit.id, commit.at, commit.subject, blob)
-            for commit, (mode, _, blob, path) in _raw(log)
+            for commit, (mode, _, blob, path) in raw_changes(log)
             if mode.startswith("100")  # a plain file that was not deleted
         ]
 
@@ -399,3 +239,88 @@ def _text_now(place: Path) -> str | None:
         return "" if place.stat().st_size > LONGEST_TEXT else _text(place.read_bytes())
     except OSError:
         return ""
+
+
+REFS = "refs/memory/checkpoints/"
+PREFIX = "git:"
+
+_ON_DISK = ("-c", "core.fsync=loose-object,reference")
+
+
+class GitTrees:
+    """Trees of one repository. Methods raise Unavailable where git is missing or refuses."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
+        names = self._names(contents)
+        asked = "".join(f"{name}\n" for name in dict.fromkeys(names.values())).encode()
+        said = self._repository.text("cat-file", "--batch-check", stdin=asked) if asked else ""
+        held = {line.split(" ")[0] for line in said.splitlines() if not line.endswith(" missing")}
+        return frozenset(path for path, name in names.items() if name in held)
+
+    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
+        names, known = self._names(contents), self.known(contents) if known is None else known
+        self._write({path: (name, contents[path]) for path, name in names.items() if path not in known})
+        with self._repository.index_of(None) as index:
+            self._repository.set_entries(index, {path: f"100644 {name}" for path, name in names.items()})
+            tree = self._repository.text(*_ON_DISK, "write-tree", index=index)
+        self._repository.run(*_ON_DISK, "update-ref", REFS + number, tree)
+        return f"{PREFIX}{number}"
+
+    def tree_of(self, number: str) -> str | None:
+        return f"{PREFIX}{number}" if number in self.numbers() else None
+
+    def names(self, tree: str) -> dict[str, str]:
+        """Returns the files of a tree: path -> git's id of the bytes. Raises Unavailable if it is not here."""
+        number = tree.removeprefix(PREFIX)
+        try:
+            entries = self._repository.entries_of(REFS + number, [])
+        except GitFailed as error:
+            raise Unavailable(
+                f"the knowledge of checkpoint {number} is not in this repository; it was made on another machine, or "
+                f"was deleted ({error})"
+            ) from error
+        return {path: entry.split(" ")[1] for path, entry in entries.items()}
+
+    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
+        names = self.names(tree)
+        wanted = {path: names[path] for path in paths if path in names}
+        with objects_of(self._repository.root) as objects:
+            found = {path: objects.read(name) for path, name in wanted.items()}
+        if lost := [path for path, (kind, _) in found.items() if kind == "missing"]:
+            raise Unavailable(
+                f"git has lost {lost[0]} of {tree}; `context-manager doctor --repair` repairs what it can"
+            )
+        return {path: data for path, (_, data) in found.items()}
+
+    def remove(self, number: str) -> None:
+        """Deletes the ref of the tree under a number; git deletes its objects when it cleans up."""
+        self._repository.run("update-ref", "-d", REFS + number)
+
+    def numbers(self) -> frozenset[str]:
+        listed = self._repository.text("for-each-ref", "--format=%(refname)", REFS)
+        return frozenset(line.removeprefix(REFS) for line in listed.splitlines())
+
+    def _names(self, contents: Mapping[str, bytes]) -> dict[str, str]:
+        return {path: object_id(data, self._empty) for path, data in contents.items()}
+
+    @cached_property
+    def _empty(self) -> str:
+        """The id of an empty file. Its length shows the repository's hash function."""
+        return self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
+
+    def _write(self, missing: Mapping[str, tuple[str, bytes]]) -> None:
+        """Writes blobs: from their files, many at once, or from the bytes read before if a file has changed since."""
+        if not missing:
+            return
+        write = (*_ON_DISK, "hash-object", "-w", "--no-filters")
+        paths = b"".join(os.fsencode(path) + b"\n" for path in missing)
+        try:
+            written = self._repository.text(*write, "--stdin-paths", stdin=paths).split()
+        except GitFailed:  # one of the files was deleted meanwhile
+            written = []
+        for name, data in missing.values():
+            if name not in written:
+                self._repository.run(*write, "--stdin", stdin=data)

@@ -1,27 +1,20 @@
-"""Names of commits: tags under `memory/`, branches with their own folders, and remotes; and the trees of checkpoints.
-
-Each checkpoint tree is held by `refs/memory/checkpoints/{id}`, outside of all branches; its bytes are stored unchanged
-(no filter, no line ends), the user's index and work tree are not touched, and the objects are on disk before the ref is
-written.
-"""
+"""Names of commits: tags under `memory/`, branches with their own folders, and remotes."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Unavailable
 from mcp_server.storage.git_process import GitFailed, moment_of, plain_environment, run_git
-from mcp_server.storage.history_values import TAG_PREFIX, Branch, Tag, object_id
+from mcp_server.storage.history_values import TAG_PREFIX, Branch, Tag
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.repository import Repository, clean_path, objects_of
+from mcp_server.storage.local.git.repository import Repository, clean_path
 
 NETWORK_SECONDS = 300.0
 """After so long a remote that does not answer is given up."""
@@ -224,88 +217,3 @@ class Tags:
         # Git lists the newest first. Reversed, so that commits of the same second stay in their order.
         found = [line.split(" ") for line in reversed(said.split("\n")) if line]
         return sorted(((oid, moment_of(seconds)) for oid, seconds in found), key=lambda one: one[1])
-
-
-REFS = "refs/memory/checkpoints/"
-PREFIX = "git:"
-
-_ON_DISK = ("-c", "core.fsync=loose-object,reference")
-
-
-class GitTrees:
-    """Trees of one repository. Methods raise Unavailable where git is missing or refuses."""
-
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
-
-    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
-        names = self._names(contents)
-        asked = "".join(f"{name}\n" for name in dict.fromkeys(names.values())).encode()
-        said = self._repository.text("cat-file", "--batch-check", stdin=asked) if asked else ""
-        held = {line.split(" ")[0] for line in said.splitlines() if not line.endswith(" missing")}
-        return frozenset(path for path, name in names.items() if name in held)
-
-    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
-        names, known = self._names(contents), self.known(contents) if known is None else known
-        self._write({path: (name, contents[path]) for path, name in names.items() if path not in known})
-        with self._repository.index_of(None) as index:
-            self._repository.set_entries(index, {path: f"100644 {name}" for path, name in names.items()})
-            tree = self._repository.text(*_ON_DISK, "write-tree", index=index)
-        self._repository.run(*_ON_DISK, "update-ref", REFS + number, tree)
-        return f"{PREFIX}{number}"
-
-    def tree_of(self, number: str) -> str | None:
-        return f"{PREFIX}{number}" if number in self.numbers() else None
-
-    def names(self, tree: str) -> dict[str, str]:
-        """Returns the files of a tree: path -> git's id of the bytes. Raises Unavailable if it is not here."""
-        number = tree.removeprefix(PREFIX)
-        try:
-            entries = self._repository.entries_of(REFS + number, [])
-        except GitFailed as error:
-            raise Unavailable(
-                f"the knowledge of checkpoint {number} is not in this repository; it was made on another machine, or "
-                f"was deleted ({error})"
-            ) from error
-        return {path: entry.split(" ")[1] for path, entry in entries.items()}
-
-    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
-        names = self.names(tree)
-        wanted = {path: names[path] for path in paths if path in names}
-        with objects_of(self._repository.root) as objects:
-            found = {path: objects.read(name) for path, name in wanted.items()}
-        if lost := [path for path, (kind, _) in found.items() if kind == "missing"]:
-            raise Unavailable(
-                f"git has lost {lost[0]} of {tree}; `context-manager doctor --repair` repairs what it can"
-            )
-        return {path: data for path, (_, data) in found.items()}
-
-    def remove(self, number: str) -> None:
-        """Deletes the ref of the tree under a number; git deletes its objects when it cleans up."""
-        self._repository.run("update-ref", "-d", REFS + number)
-
-    def numbers(self) -> frozenset[str]:
-        listed = self._repository.text("for-each-ref", "--format=%(refname)", REFS)
-        return frozenset(line.removeprefix(REFS) for line in listed.splitlines())
-
-    def _names(self, contents: Mapping[str, bytes]) -> dict[str, str]:
-        return {path: object_id(data, self._empty) for path, data in contents.items()}
-
-    @cached_property
-    def _empty(self) -> str:
-        """The id of an empty file. Its length shows the repository's hash function."""
-        return self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
-
-    def _write(self, missing: Mapping[str, tuple[str, bytes]]) -> None:
-        """Writes blobs: from their files, many at once, or from the bytes read before if a file has changed since."""
-        if not missing:
-            return
-        write = (*_ON_DISK, "hash-object", "-w", "--no-filters")
-        paths = b"".join(os.fsencode(path) + b"\n" for path in missing)
-        try:
-            written = self._repository.text(*write, "--stdin-paths", stdin=paths).split()
-        except GitFailed:  # one of the files was deleted meanwhile
-            written = []
-        for name, data in missing.values():
-            if name not in written:
-                self._repository.run(*write, "--stdin", stdin=data)
