@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mcp_server.app import open_memory
 from mcp_server.clients.adapters.adapter import CLAUDE_CODE
-from mcp_server.clients.importers.claude_code.recording import CURSORS, capture
+from mcp_server.clients.importers.recording import CURSORS, capture
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session, list_sessions, session_turns, show_session

@@ -16,7 +16,7 @@ from mcp_server.checkpoints.stored import resume
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.events import handle, work
-from mcp_server.clients.importers.claude_code.recording import capture
+from mcp_server.clients.importers.recording import capture
 from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.importers.claude_code.recording import CURSORS, capture
+from mcp_server.clients.importers.recording import CURSORS, capture
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.memory import Memory
