@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_server.clients.importers import imported
 from mcp_server.clients.importers.imported import in_parts, plain_id, short_name
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
+from mcp_server.text.markdown import read_moment
 
 AT = datetime(2026, 2, 16, tzinfo=UTC)
 
@@ -49,3 +52,14 @@ def test_an_id_is_taken_over_or_made_of_what_was_said() -> None:
 def test_names_for_ids_hold_no_spaces_or_slashes() -> None:
     assert short_name(Path("/notes/My notes (2024)")) == "My-notes-2024"
     assert short_name(Path("/")) == "import"
+
+
+def test_a_time_with_a_zone_is_converted_and_what_is_no_date_is_none() -> None:
+    assert read_moment("2024-03-15T09:30:00+02:00") == datetime(2024, 3, 15, 7, 30, tzinfo=UTC)
+    assert read_moment("2024-03-15 09:30") == datetime(2024, 3, 15, 9, 30, tzinfo=UTC)
+    assert [read_moment(text) for text in ("", "2024-02-30", "8 May, 2023")] == [None] * 3
+
+
+@given(st.text())
+def test_no_text_makes_reading_a_time_raise(text: str) -> None:
+    read_moment(text)
