@@ -294,13 +294,3 @@ async def test_another_server_takes_over_when_the_one_that_listens_is_killed(wor
             assert await reaches(one.pid)
             one.kill()
             await eventually(lambda: reaches(two.pid))
-
-
-async def test_servers_that_are_asked_to_serve_elsewhere_do_not_meet(tmp_path: Path) -> None:
-    async with (
-        open_memory(tmp_path / "one", PLAIN) as first,
-        open_memory(tmp_path / "two", PLAIN) as second,
-        listening(first, Told()),
-    ):
-        assert await _answers(first)
-        assert not await _answers(second)
