@@ -164,6 +164,7 @@ LOCAL_ONLY = {
     "mcp_server.clients.hooks.offline": "searches without a server",
     "mcp_server.clients.hooks.listener": "writes the address of the local listener",
     "mcp_server.clients.installers.config_file": "writes files of clients",
+    "mcp_server.clients.importers.recording": "reads another program's database",
     "mcp_server.forgetting.target": "reads all objects of git",
     "mcp_server.forgetting.forget": "rewrites git's history",
     "mcp_server.history.explore": "checks branches out into folders, with this machine's settings",

@@ -169,26 +169,21 @@ def _written(memory: Memory, path: str, text: str) -> ImportedFile:
 async def _cleaned(memory: Memory, imported: ImportedSession) -> list[Turn]:
     """Returns the turns without secrets and without text that was forgotten on request."""
 
-    def clean() -> list[Turn]:
-        turns = (_redacted(turn, imported.source) for turn in imported.turns)
-        return [memory.forgotten.turn(turn, imported.session_id) for turn in turns]
+    def clean(given: ImportedTurn) -> Turn:
+        turn = Turn(
+            number=0,
+            role=given.role,
+            content=given.content,
+            at=to_utc(given.at),
+            turn_id=given.turn_id,
+            name=given.name,
+            source=imported.source,
+            context_tokens=given.context_tokens,
+            tool_calls=given.tool_calls,
+        )
+        return memory.forgotten.turn(redact_turn(turn), imported.session_id)
 
-    return await run_sync(clean)
-
-
-def _redacted(turn: ImportedTurn, source: str) -> Turn:
-    said = Turn(
-        number=0,
-        role=turn.role,
-        content=turn.content,
-        at=to_utc(turn.at),
-        turn_id=turn.turn_id,
-        name=turn.name,
-        source=source,
-        context_tokens=turn.context_tokens,
-        tool_calls=turn.tool_calls,
-    )
-    return redact_turn(said)
+    return await run_sync(lambda: [clean(turn) for turn in imported.turns])
 
 
 @dataclass(frozen=True, slots=True)

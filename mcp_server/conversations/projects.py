@@ -76,9 +76,7 @@ async def project_asked(memory: Memory, caller: Caller, argument: str | None = N
     """Returns the same as `project_of`, for a call that only reads. Raises NotFound if no project has the name."""
     project = await project_of(memory, caller, argument)
     if argument is not None and project.slug is not None:
-        keys = await run_sync(_readable_map, memory)
-        if project.slug not in keys.values():
-            _must_know(keys, project.slug)
+        _must_know(await run_sync(_readable_map, memory), project.slug)
     return project
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import merge
 
@@ -58,14 +58,12 @@ RESUMED = "resumed"
 class SessionShown:
     """A session: its row, the turns of all its transcripts, and the transcripts' paths, oldest first.
 
-    `paths_by_turn` maps a turn's number to its transcript. `seen` is the last visible turn if the session was wound
-    back, else None.
+    `seen` is the last visible turn if the session was wound back, else None.
     """
 
     row: SessionRow
     turns: tuple[Turn, ...]
     paths: tuple[str, ...]
-    paths_by_turn: Mapping[int, str] = field(default_factory=dict)
     seen: int | None = None
 
     @property
@@ -139,9 +137,8 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
         begun = await _beginning_with(memory, session) if len(session) >= SHORTEST_BEGINNING else []
         row = await require(memory, begun[0] if len(begun) == 1 else session)
     chain = await run_sync(transcripts_of, memory, row.path)
-    places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
     seen = await last_visible_turn(memory, row)
-    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
+    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), seen)
 
 
 async def everything_said(memory: Memory, shown: SessionShown) -> list[tuple[Turn, str | None]]:

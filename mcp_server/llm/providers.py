@@ -68,7 +68,7 @@ class _Provider:
     def _connected(self) -> Any:
         raise NotImplementedError
 
-    def _errors(self) -> type[Exception]:
+    def _errors(self) -> Any:
         """Returns the base class of the package's errors."""
         raise NotImplementedError
 
@@ -94,7 +94,7 @@ class AnthropicProvider(_Provider):
 
         return AsyncAnthropic(**self._options(DefaultAsyncHttpxClient))
 
-    def _errors(self) -> type[Exception]:
+    def _errors(self) -> Any:
         from anthropic import AnthropicError
 
         return AnthropicError
@@ -115,7 +115,7 @@ class OpenAIProvider(_Provider):
 
         return AsyncOpenAI(**self._options(DefaultAsyncHttpxClient))
 
-    def _errors(self) -> type[Exception]:
+    def _errors(self) -> Any:
         from openai import OpenAIError
 
         return OpenAIError

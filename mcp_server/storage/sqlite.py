@@ -22,7 +22,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CancelScope, Lock
 
-from mcp_server.errors import NotFound, Unavailable
+from mcp_server.errors import Unavailable
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -131,20 +131,6 @@ class Stems:
             self._known.clear()
         self._known.update(zip(words, (zlib.crc32(stem.encode("utf-8", "replace")) for stem in stems), strict=True))
         return stems
-
-
-def rows_of(database: Path, query: str, values: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Returns the rows of a query on another program's database, which is only read.
-
-    Raises NotFound if there is no database, Unavailable if it cannot be read.
-    """
-    if not database.is_file():
-        raise NotFound(f"there is no database at {database}")
-    try:
-        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as opened:
-            return opened.execute(query, values).fetchall()
-    except sqlite3.Error as error:
-        raise Unavailable(f"{database} cannot be read: {error}") from None
 
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from mcp_server.checkpoints.stored import resume
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.events import handle, work
-from mcp_server.clients.importers.claude_code.recording import capture
+from mcp_server.clients.importers.recording import capture, continued_session
 from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
@@ -329,5 +329,6 @@ async def test_a_conversation_that_is_resumed_in_opencode_stays_one_session(memo
     add(file, "ses_1", "msg_7", {"role": "assistant"}, {"type": "text", "text": "Painted."})
     await handle(memory, "Stop", given)
     assert len(spoken(memory, "ses_1")) == 2
+    assert await continued_session(memory, ADAPTERS["opencode"], file, "ses_1") == SESSIONS["codex"]
     assert spoken(memory, SESSIONS["codex"])[3:] == ["We ran it.", "Paint the boats.", "Painted."]
     assert (await import_path(memory, file.parent, anew=True)).new_turns == 0

@@ -157,22 +157,41 @@ async def test_kind_and_delivery_are_fixed_by_the_first_call_that_names_them(mem
     assert await said(memory, "three", delivery="replace") == 3
 
 
-@pytest.mark.parametrize(
-    ("turn", "says"),
-    [
-        (NewTurn("robot", "x"), "role 'robot' is not one of user, agent"),
-        (NewTurn("user", "x", session="a\0b"), "session must be"),
-        (NewTurn("user", "x", turn_id=" "), "turn_id must be"),
-        (NewTurn("user", "x", session="ghp_" + "a1B2" * 10), r"^session contains a secret \(github-token\) and would"),
-        (NewTurn("user", "x", turn_id="ghp_" + "a1B2" * 10), r"^turn_id contains a secret \(github-token\) and would"),
-        (NewTurn("user", "x", name="n" * 300), "name must be"),
-        (NewTurn("user", "x", kind="boss"), "kind 'boss' is not one of main"),
-        (NewTurn("user", "x", delivery="push"), "delivery 'push' is not one of add"),
-    ],
+MALFORMED = (
+    (NewTurn("robot", "x"), "role 'robot' is not one of user, agent"),
+    (NewTurn("user", "x", session="a\0b"), "session must be"),
+    (NewTurn("user", "x", turn_id=" "), "turn_id must be"),
+    (NewTurn("user", "x", session="ghp_" + "a1B2" * 10), r"^session contains a secret \(github-token\) and would"),
+    (NewTurn("user", "x", turn_id="ghp_" + "a1B2" * 10), r"^turn_id contains a secret \(github-token\) and would"),
+    (NewTurn("user", "x", name="n" * 300), "name must be"),
+    (NewTurn("user", "x", kind="boss"), "kind 'boss' is not one of main"),
+    (NewTurn("user", "x", delivery="push"), "delivery 'push' is not one of add"),
+    (NewTurn("user", "x", at=datetime.fromisoformat("0001-01-01T00:00:00+05:00")), r"^at "),
 )
-async def test_a_malformed_turn_says_what_is_wrong(memory: Memory, turn: NewTurn, says: str) -> None:
-    with pytest.raises(Invalid, match=says):
-        await observe(memory, turn, ASKS)
+FAR_EAST, FAR_WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
+OUT_OF_RANGE: tuple[dict[str, Any], ...] = (
+    {"context_tokens": 2**63},
+    {"context_tokens": -1},
+    {"chunks": (ContextChunk("file", "a.py", 2**63),)},
+    {"chunks": (ContextChunk("file", "a.py", -5),)},
+    {"chunks": (ContextChunk("file", "a.py", mtime=datetime(1, 1, 1, tzinfo=FAR_EAST)),)},
+    {"chunks": (ContextChunk("file", "a.py", mtime=datetime(9999, 12, 31, 23, tzinfo=FAR_WEST)),)},
+    {"chunks": (ContextChunk("file", "a\ud800.py"),)},
+    {"chunks": (ContextChunk("file", "a.py", tags=("\ud800",)),)},
+    {"project": "\ud800"},
+    {"project": "a\0b"},
+)
+
+
+async def test_a_malformed_turn_says_what_is_wrong_and_nothing_is_written(memory: Memory) -> None:
+    given = [
+        (NewTurn("user", "x", session="s", **fields), r"context_tokens|chunks\.0|project") for fields in OUT_OF_RANGE
+    ]
+    for turn, says in (*MALFORMED, *given):
+        with pytest.raises(Invalid, match=says):
+            await observe(memory, turn, ASKS)
+        assert list(memory.files.walk("raw")) == [], turn
+        assert await memory.state.sessions() == [], turn
 
 
 async def test_an_unnamed_turn_continues_the_connections_session_where_the_rule_says_so(memory: Memory) -> None:
@@ -204,11 +223,6 @@ async def test_an_odd_session_id_gets_a_safe_file_name_and_stays_itself(memory: 
     (shown,) = [(await show_session(memory, "../../etc/passwd ☂"))]
     assert shown.paths[0].startswith("raw/conversations/2026/02/16/1845-etc-passwd-")
     assert await said(memory, "two", "../../etc/passwd ☂", role="agent") == 2
-
-
-async def test_a_moment_beyond_the_calendar_is_refused(memory: Memory) -> None:
-    with pytest.raises(Invalid, match=r"^at "):
-        await said(memory, "hi", at=datetime.fromisoformat("0001-01-01T00:00:00+05:00"))
 
 
 async def test_a_broken_transcript_does_not_keep_the_others_open(memory: Memory, clock: Clock) -> None:
@@ -245,34 +259,6 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
             assert row is not None
             await memory.state.save_session(replace(row, last_arrival=clock()))
     assert closed == []
-
-
-FAR_EAST, FAR_WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"context_tokens": 2**63},
-        {"context_tokens": -1},
-        {"chunks": (ContextChunk("file", "a.py", 2**63),)},
-        {"chunks": (ContextChunk("file", "a.py", -5),)},
-        {"chunks": (ContextChunk("file", "a.py", mtime=datetime(1, 1, 1, tzinfo=FAR_EAST)),)},
-        {"chunks": (ContextChunk("file", "a.py", mtime=datetime(9999, 12, 31, 23, tzinfo=FAR_WEST)),)},
-        {"chunks": (ContextChunk("file", "a\ud800.py"),)},
-        {"chunks": (ContextChunk("file", "a.py", tags=("\ud800",)),)},
-        {"project": "\ud800"},
-        {"project": "a\0b"},
-    ],
-    ids=str,
-)
-async def test_a_value_out_of_range_is_refused_before_anything_is_written(
-    memory: Memory, given: dict[str, Any]
-) -> None:
-    with pytest.raises(Invalid):
-        await observe(memory, NewTurn("user", "Hello.", session="s", **given), Caller())
-    assert list(memory.files.walk("raw")) == []
-    assert await memory.state.sessions() == []
 
 
 @pytest.mark.parametrize(

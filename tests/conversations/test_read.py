@@ -65,18 +65,16 @@ async def test_stored_text_cannot_pass_for_the_hosts(memory: Memory) -> None:
 
 
 @pytest.mark.usefixtures("lines")
-@pytest.mark.parametrize(("start", "end"), [(0, 3), (101, None), (5, 4)])
-async def test_lines_that_do_not_exist(memory: Memory, start: int, end: int | None) -> None:
-    with pytest.raises(Invalid, match=r"has 100 lines: there (is|are) no line"):
-        await read(memory, PATH, start, end)
+async def test_lines_that_do_not_exist(memory: Memory) -> None:
+    for start, end in ((0, 3), (101, None), (5, 4)):
+        with pytest.raises(Invalid, match=r"has 100 lines: there (is|are) no line"):
+            await read(memory, PATH, start, end)
 
 
-@pytest.mark.parametrize(
-    "path", ["../x", "/etc/passwd", ".local/state.db", ".git/config", "", "a\0b", "./.local/x", "CON"]
-)
-async def test_what_is_not_the_workspaces_is_refused(memory: Memory, path: str) -> None:
-    with pytest.raises(Refused):
-        await read(memory, path)
+async def test_what_is_not_the_workspaces_is_refused(memory: Memory) -> None:
+    for path in ("../x", "/etc/passwd", ".local/state.db", ".git/config", "", "a\0b", "./.local/x", "CON"):
+        with pytest.raises(Refused):
+            await read(memory, path)
 
 
 async def test_a_binary_file_is_no_text(memory: Memory) -> None:
@@ -91,10 +89,10 @@ async def test_reading_counts_as_a_reference(memory: Memory) -> None:
     assert await memory.state.references([MEMORY, "knowledge/other.md"]) == {MEMORY: 2}
 
 
-@pytest.mark.parametrize("path", ["././.local/secret.md", "memory://././.local/secret.md", "knowledge/link.md"])
 @pytest.mark.folder_only
-async def test_no_roundabout_way_leads_to_the_machines_own_files(memory: Memory, path: str) -> None:
+async def test_no_roundabout_way_leads_to_the_machines_own_files(memory: Memory) -> None:
     memory.files.write_atomic(".local/secret.md", "the token\n")
     (memory.disk.root / "knowledge/link.md").symlink_to("../.local/secret.md")
-    with pytest.raises(Refused, match="machine's own"):
-        await read(memory, path)
+    for path in ("././.local/secret.md", "memory://././.local/secret.md", "knowledge/link.md"):
+        with pytest.raises(Refused, match="machine's own"):
+            await read(memory, path)

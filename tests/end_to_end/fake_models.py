@@ -71,8 +71,8 @@ class FakeModels(FakeAnthropic):
     def _answer_to(self, request: Request) -> Answer:
         shell = next((name for name in SHELLS if f'"{name}"' in json.dumps(request.body.get("tools"))), None)
         if shell and not request.ran_a_tool:
-            last = json.dumps(request.messages[-1:])
-            if words := next((words for words in self.commands if words in last), None):
+            said = json.dumps(request.messages)  # the prompt need not be last: Codex puts a hook's text after it
+            if words := next((words for words in self.commands if words in said), None):
                 return Calls(shell, {SHELLS[shell]: self.commands.pop(words), "description": "say so"})
         return Says("Fine.")
 

@@ -1,4 +1,4 @@
-"""Real clients with our hooks: a fact of one session is in a request of the next one, without a tool call.
+"""Real clients with our hooks: a fact of one session is in a request of another one, without a tool call.
 
 Every turn is recorded, with its tools, and nothing is left in a client's configuration after `uninstall`.
 """
@@ -20,10 +20,11 @@ from tests.end_to_end.servers import served, transcripts, turns
 
 pytestmark = pytest.mark.anyio
 
-FACT = "For your notes: the staging database is called walrus and listens on port 6543. Now run it."
+FACT = "For your notes: the staging database is called walrus and listens on port 6543."
+ELSEWHERE = "told-elsewhere"
 RULE = "Never deploy the harbour app on a Friday."
 KNOWN, QUESTION, KEY = FACTS[1]
-ABOUT_IT = f"Which port does the staging database listen on? {QUESTION}"
+ABOUT_IT = f"Which port does the staging database listen on? {QUESTION} Now run it."
 PUSHED = "Memory for this message."
 WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
 
@@ -36,7 +37,7 @@ def api() -> Iterator[FakeModels]:
 
 
 @pytest.mark.parametrize("program", [pytest.param(program, id=name) for name, program in PROGRAMS.items()])
-async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_recorded_with_its_tools(
+async def test_a_fact_told_elsewhere_comes_into_a_session_and_its_transcript_is_recorded_with_its_tools(
     program: Program, api: FakeModels, tmp_path: Path
 ) -> None:
     desk = Desk(api, tmp_path / "my home")
@@ -46,43 +47,30 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
 
     desk.our("remember", RULE, "--kind", "rule")  # comes with the start of a session
     desk.our("remember", KNOWN, "--path", "knowledge/reference/harbour.md")  # comes with a prompt only
+    desk.our("observe", FACT, "--session", ELSEWHERE)
 
     with desk.patient():
         async with served(desk.workspace, env=desk.env):  # a client's own server may start too slowly
             desk.wait_for_server()
-            for prompt in (FACT, ABOUT_IT):
-                desk.ask(program, prompt)
-                desk.wait_for_record(prompt)
-    told, bearing = (
-        next(request for request in api.requests if prompt in request.everything) for prompt in (FACT, ABOUT_IT)
-    )
-    assert RULE in told.everything
-    assert KEY not in told.everything
-    assert WITH_THE_PROMPT not in told.everything
-    assert RULE in bearing.everything
-    assert "port 6543" in bearing.everything
-    assert KEY in bearing.everything
-    assert WITH_THE_PROMPT in bearing.everything
-    sessions = json.loads(desk.our("session", "list", "--json"))
-    assert not program.reports_the_end or [row["status"] for row in sessions] == ["closed"] * 2
+            desk.ask(program, ABOUT_IT)
+            desk.wait_for_record(ABOUT_IT)
+    request = next(request for request in api.requests if ABOUT_IT in request.everything).everything
+    for pushed in (RULE, "port 6543", KEY, WITH_THE_PROMPT):
+        assert pushed in request
+    (row,) = [row for row in json.loads(desk.our("session", "list", "--json")) if row["session"] != ELSEWHERE]
+    assert not program.reports_the_end or row["status"] == "closed"
     desk.our("uninstall", program.client)
     assert {name: data for name, data in desk.files().items() if name in before} == before
 
-    recorded = {said[0][1].strip('"'): [line for _, line in said[1:]] for said in turns(desk.workspace).values()}
-    tool, answer = recorded[FACT]
+    ((_, asked), (_, tool), (_, answer)) = turns(desk.workspace)[row["session"]]
+    assert (asked.strip('"'), answer) == (ABOUT_IT, "Fine.")
     assert re.match(r"> \[tool:\w+\] say so → .*ran", tool)
-    assert (answer, recorded[ABOUT_IT]) == ("Fine.", ["Fine."])
     assert PUSHED not in "".join(transcripts(desk.workspace).values())
 
     own = ADAPTERS[program.client].transcripts_folder(desk.env, desk.home)
     imported = tmp_path / "a memory of the program's own files"
     desk.our("--workspace", str(imported), "import", str(own))
-    assert lines(imported) == lines(desk.workspace)
-
-
-def lines(workspace: Path) -> list[list[str]]:
-    """Returns the first line of each turn, by session."""
-    return sorted([line for _, line in said] for said in turns(workspace).values())
+    assert [[line for _, line in said] for said in turns(imported).values()] == [[asked, tool, answer]]
 
 
 async def test_a_fact_told_in_codex_or_claude_code_arrives_in_the_other_and_a_conversation_goes_on_there(

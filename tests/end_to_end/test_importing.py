@@ -7,21 +7,22 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.importers.claude_code.recording import CURSORS, capture
+from mcp_server.clients.importers.recording import CURSORS, capture
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION
 from tests.clients.importers.claude_code_files import many
 from tests.conftest import KEYWORDS_ONLY
+from tests.end_to_end.claude import Desk, usable_claude
 from tests.end_to_end.fake_anthropic import Asked, Calls, FakeAnthropic, Says
-from tests.packaging.programs import claude
 from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
@@ -64,54 +65,42 @@ async def test_an_import_that_is_killed_completes_when_it_is_run_again(tmp_path:
         assert after == await everything_said(memory)
 
 
-def conversation(asked: Asked) -> Says | Calls:
-    if "summary" in asked.prompt:  # of a compaction
-        return Says("They listed files and looked around.")
-    if "look" in asked.prompt:
-        return Calls("Agent", {"description": "look", "prompt": "Say the colour.", "subagent_type": "general-purpose"})
-    if "list" in asked.prompt:
-        return Calls("Bash", {"command": "echo harbour", "description": "List"})
-    if "colour" in asked.prompt:
-        return Says("It is teal.")
-    return Says(f"Understood: {asked.prompt[-40:]}")
+def model() -> Callable[[Asked], Says | Calls]:
+    """Returns a model that runs a command and starts a subagent, once each, and else agrees."""
+    left = [
+        Calls("Bash", {"command": "echo harbour", "description": "List"}),
+        Calls("Agent", {"description": "look", "prompt": "Say the colour.", "subagent_type": "general-purpose"}),
+    ]
+
+    def answer(asked: Asked) -> Says | Calls:
+        if "summary" in asked.prompt:  # of a compaction
+            return Says("They listed files and looked around.")
+        if "colour" in asked.prompt:
+            return Says("It is teal.")
+        return left.pop(0) if left else Says(f"Understood: {asked.prompt[-40:]}")
+
+    return answer
 
 
 async def test_what_the_real_claude_code_writes_is_recorded(tmp_path: Path) -> None:
-    program, home, work = claude(), tmp_path / "home", tmp_path / "work dir"
-    home.mkdir()
-    work.mkdir()
     first, fork = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
-    projects = home / ".claude" / "projects"
-    with FakeAnthropic(conversation) as api:
-        environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("CLAUDE_", "ANTHROPIC_"))},
-            "HOME": str(home),
-            "ANTHROPIC_BASE_URL": api.url,
-            "ANTHROPIC_API_KEY": "sk-fake",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_TELEMETRY": "1",
-            "DISABLE_AUTOUPDATER": "1",
-        }
-
-        async def says(prompt: str, *options: str) -> None:
-            command = [program, "-p", prompt, "--output-format", "json", "--allowedTools", "Bash", "Agent", *options]
-            await anyio.run_process(command, cwd=work, env=environment, stdin=subprocess.DEVNULL)
-
+    with FakeAnthropic(model()) as api:
+        home = tmp_path / "home"
+        desk = Desk(usable_claude(), api, home, tmp_path / "work dir", tmp_path / "unused", plugin=home)  # no plugin
+        projects = home / ".claude" / "projects"
         async with open_memory(tmp_path / "live", KEYWORDS_ONLY) as memory:
 
-            async def look(session: str, *, final: bool = False) -> int:
+            async def ask(prompt: str, session: str, *options: str, final: bool = True) -> int:
+                """Returns the number of new turns in the session after a prompt."""
+                await anyio.to_thread.run_sync(desk.ask, prompt, "--allowedTools", "Bash", "Agent", *options)
                 (path,) = projects.glob(f"*/{session}.jsonl")
                 return await capture(memory, path, projects=projects, final=final)
 
-            await says("please list the files", "--session-id", first)
-            assert await look(first) == 3
-            await says("look around", "--resume", first)
-            assert await look(first, final=True) >= 4
-            await says("/compact", "--resume", first)
-            await says("the key lies in vault seven", "--resume", first)
-            assert await look(first, final=True) == 3
-            await says("in the fork", "--resume", first, "--fork-session", "--session-id", fork)
-            assert await look(fork, final=True) == 2
+            prompt = "please list the files and look around"
+            assert await ask(prompt, first, "--session-id", first, final=False) >= 6
+            await ask("/compact", first, "--resume", first)
+            in_fork = ("--resume", first, "--fork-session", "--session-id", fork)
+            assert await ask("the key lies in vault seven", fork, *in_fork) == 2
             for key in await memory.state.entries(CURSORS):
                 await memory.state.remove(CURSORS, key)
             assert (await import_path(memory, projects)).new_turns == 0
@@ -123,8 +112,8 @@ async def test_what_the_real_claude_code_writes_is_recorded(tmp_path: Path) -> N
         said = await session_turns(memory, first)
         (agent,) = [row.session for row in await list_sessions(memory) if row.kind == "subagent"]
         assert [turn.content for turn in await session_turns(memory, agent)] == ["Say the colour.", "It is teal."]
-    assert said[0].content == "please list the files"
+        assert "the key lies in vault seven" in [turn.content for turn in await session_turns(memory, fork)]
+    assert said[0].content == prompt
     assert (said[1].tool_calls[0].summary, said[1].tool_calls[0].result) == ("List", "harbour")
     assert [turn.name for turn in said if turn.role == "system"] == [COMPACTION]
-    assert [turn.content for turn in said][-2] == "the key lies in vault seven"
     assert not any("system-reminder" in turn.content for turn in said if turn.role == "user")

@@ -36,10 +36,8 @@ from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter
 from mcp_server.clients.hooks import offline
-from mcp_server.clients.importers import opencode
-from mcp_server.clients.importers.claude_code.reading import cursor_from
-from mcp_server.clients.importers.claude_code.recording import CURSORS, capture, contents_read, subagent_session
 from mcp_server.clients.importers.imported import time_of_epoch
+from mcp_server.clients.importers.recording import capture, contents_read, continued_session, subagent_session
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
 from mcp_server.context.window_text import FOR_THE_CLIENT, asks_nothing
@@ -154,10 +152,7 @@ async def _in_continued_session(memory: Memory, given: Given) -> Given:
     """Returns the input with the session that its window continues since our prompt `resume`; else unchanged."""
     if given.transcript is None:
         return given
-    if given.adapter.is_database:
-        return replace(given, session=await opencode.continued_session(memory, given.transcript, given.session))
-    cursor = cursor_from(await memory.state.get(CURSORS, str(await run_sync(given.transcript.resolve))))
-    return replace(given, session=cursor.session or given.session)
+    return replace(given, session=await continued_session(memory, given.adapter, given.transcript, given.session))
 
 
 async def _count_printed(memory: Memory, event: str, read: Given) -> None:
@@ -354,18 +349,16 @@ async def _capture(
         return "unreadable"
     try:
         with anyio.move_on_after(limit):
-            if given.adapter.is_database:
-                await opencode.capture(memory, given.transcript, str(given.fields["session_id"]).strip())
-            else:
-                await capture(
-                    memory,
-                    given.transcript,
-                    adapter=given.adapter,
-                    cwd=given.folder,
-                    final=final,
-                    stopped=stopped,
-                    projects=given.transcripts,
-                )
+            await capture(
+                memory,
+                given.transcript,
+                adapter=given.adapter,
+                session=str(given.fields["session_id"]).strip(),
+                cwd=given.folder,
+                final=final,
+                stopped=stopped,
+                projects=given.transcripts,
+            )
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):
             raise  # a queued event stays in the queue and is retried

@@ -19,11 +19,9 @@ from anyio.to_thread import run_sync
 
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.adapters.adapter import Adapter
-from mcp_server.clients.importers import chatgpt, claude_ai, exports, opencode
-from mcp_server.clients.importers.claude_code import reading, recording
-from mcp_server.clients.importers.claude_code.messages import lines
-from mcp_server.clients.importers.claude_code.reading import transcripts
+from mcp_server.clients.importers import chatgpt, claude_ai, exports, reading, recording
 from mcp_server.clients.importers.imported import Format, ImportReport, Skipped, Watch, in_parts, short_name
+from mcp_server.clients.importers.reading import lines, transcripts
 from mcp_server.conversations.closed_sessions import commit_together
 from mcp_server.conversations.imports import import_markdown_file, record_session
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
@@ -172,7 +170,7 @@ async def import_path(
             await run.import_export()
         case "opencode":
             database = path / DATABASE if path.is_dir() else path
-            await opencode.import_database(memory, database, project, run.report, anew=anew)
+            await recording.import_database(memory, database, project, run.report, anew=anew)
         case client:
             await run.import_transcripts(ADAPTERS[client])
     if run.written or run.report.new_turns:
@@ -316,7 +314,7 @@ def conversations_in(folder: Path, adapter: Adapter) -> tuple[int, int]:
     """Returns the number of a client's conversations in its folder, without subagents', and their bytes."""
     if adapter.is_database:
         database = folder / DATABASE
-        return (opencode.count(database), database.stat().st_size) if database.is_file() else (0, 0)
+        return (recording.count_sessions(database), database.stat().st_size) if database.is_file() else (0, 0)
     found = [file for file in transcripts(folder, adapter) if isinstance(file, Path)]
     sizes = [file.stat().st_size for file in found if reading.SUBAGENTS not in file.parts]
     return len(sizes), sum(sizes)

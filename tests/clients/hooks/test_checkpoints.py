@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mcp_server.checkpoints import stored
@@ -12,6 +10,7 @@ from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
+from tests.clients.hooks.boathouse import Open
 from tests.clients.hooks.windows import ClaudeWindow, pushed
 from tests.topics.playbooks import TEA, write
 
@@ -22,12 +21,9 @@ DECIDED = "- SQLite for the ledger, because it is one file."
 
 
 @pytest.fixture
-def window(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClaudeWindow:
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
-    folder = tmp_path / "boats"
-    folder.mkdir()
-    (folder / ".context-manager").write_text("boats\n", "utf-8")
-    return ClaudeWindow(memory, tmp_path / "claude" / "projects", folder, "now")
+def window(window: Open) -> ClaudeWindow:
+    """One window of Claude Code, on a session `now`."""
+    return window()
 
 
 async def decide(window: ClaudeWindow) -> None:

@@ -99,15 +99,11 @@ async def test_as_a_process_it_does_the_same_whatever_stands_before_its_name(mem
     assert json.loads(unnamed.stdout) == injecting("PreCompact", "known at PreCompact")
 
 
-@pytest.mark.parametrize(
-    ("event", "given"),
-    [
-        *((event, b"no json") for event in ("UserPromptSubmit", "SessionStart", "Stop", "SomethingNew")),
-        *(("Stop", given) for given in (b"", b"[1]", b'"\xff"', b'{"session_id": 7, "prompt": ["x"]}', b"[" * 9000)),
-    ],
-)
-def test_garbage_and_a_missing_workspace_are_met_with_silence(workspace: Path, event: str, given: bytes) -> None:
-    done = hook(workspace, event, given=given)
+def test_garbage_and_a_missing_workspace_are_met_with_silence(workspace: Path) -> None:
+    for event in ("UserPromptSubmit", "SessionStart", "Stop", "SomethingNew"):
+        for given in (b"no json", b"", b"[1]", b'"\xff"', b'{"session_id": 7, "prompt": ["x"]}', b"[" * 9000):
+            assert command.respond(event, given, str(workspace), {}) == ""
+    done = hook(workspace, "Stop", given=b"no json")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert not workspace.exists()
 
@@ -145,22 +141,17 @@ async def test_who_asks_why_nothing_comes_is_told_on_stderr(workspace: Path, mem
         assert done.stderr.count(b"\n") == 1
 
 
-async def test_a_session_end_that_the_server_took_from_the_queue_meanwhile_is_no_fault(
+async def test_a_session_end_that_the_server_handles_is_not_queued_even_if_the_server_takes_it_from_there(
     memory: Memory,
 ) -> None:
     async def drains(event: str) -> dict[str, object]:
         assert await listener.drain(memory, Told()) == 1
         return {}
 
-    async with listening(memory, Told(drains)):
-        assert await responded(memory.disk.root, "SessionEnd", reason="other") is None
-    assert queued(memory.disk.local) == []
-
-
-async def test_a_session_end_that_the_server_saw_to_leaves_nothing_in_the_queue(memory: Memory) -> None:
-    async with listening(memory, Told()):
-        await responded(memory.disk.root, "SessionEnd", reason="other")
-    assert queued(memory.disk.local) == []
+    for told in (Told(), Told(drains)):
+        async with listening(memory, told):
+            await responded(memory.disk.root, "SessionEnd", reason="other")
+        assert queued(memory.disk.local) == []
 
 
 async def test_a_server_that_stalls_is_left_and_the_work_is_queued(memory: Memory) -> None:
@@ -321,19 +312,18 @@ async def test_it_looks_where_the_memory_itself_keeps_its_local_files(workspace:
         assert command.local_folder(str(workspace), {}) == str(memory.disk.local) == str(tmp_path / "moved away")
 
 
-@pytest.mark.parametrize(
-    "prompt", ["two\nlines\r\n", "nul \0 and \0\0\0\0\0\0 more", "half a pair \ud83d", "naïve ✓ 🦉", '"}\n{"', " "]
-)
-async def test_what_is_said_arrives_as_it_was_said(memory: Memory, prompt: str) -> None:
+async def test_what_is_said_arrives_as_it_was_said(memory: Memory) -> None:
     told = Told()
     surroundings = {
         "CLAUDE_PROJECT_DIR": "/with\nan end of line/and bytes \udcff",
         protocol.WINDOW_VARIABLE: "/näh/w.sock",
     }
+    odd = ("two\nlines\r\n", "nul \0 and \0\0\0\0\0\0 more", "half a pair \ud83d", "naïve ✓ 🦉", '"}\n{"', " ")
     async with listening(memory, told):
-        await responded(memory.disk.root, "UserPromptSubmit", surroundings, prompt=prompt, extra=["not", "ours"])
-    seen = {"project_dir": surroundings["CLAUDE_PROJECT_DIR"], "window": "/näh/w.sock"}
-    assert told.events == [("UserPromptSubmit", {"session_id": SESSION, "prompt": prompt, **seen})]
+        for prompt in odd:
+            await responded(memory.disk.root, "UserPromptSubmit", surroundings, prompt=prompt, extra=["not", "ours"])
+    seen = {"session_id": SESSION, "project_dir": surroundings["CLAUDE_PROJECT_DIR"], "window": "/näh/w.sock"}
+    assert told.events == [("UserPromptSubmit", {**seen, "prompt": prompt}) for prompt in odd]
 
 
 async def test_an_answer_that_breaks_off_is_none(memory: Memory) -> None:

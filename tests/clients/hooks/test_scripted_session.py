@@ -19,7 +19,7 @@ from tests.clients.hooks.scripted_session import EARLIER, ELSEWHERE, MEMORY, PRO
 from tests.clients.hooks.windows import ClaudeWindow
 from tests.conftest import Clock
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 NOTHING_ON = ("ok", "thanks", "/clear", "continue", "👍", "!git status", "# buy milk", "yes, do it")
 
@@ -53,36 +53,34 @@ async def furnish(memory: Memory, folder: Path) -> None:
     await catch_up(memory)
 
 
-async def test_thirty_prompts(window: ClaudeWindow, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_thirty_prompts(window: ClaudeWindow) -> None:
     brief = await window.start()
     assert 0 < window.memory.tokens.count(brief) <= 600
     assert "Marko reviews every pull request" in brief
-    rows: list[tuple[Prompt, int, list[str], list[bool]]] = []
-    shown, known = brief, []
+    shown, tokens = brief, 0
+    known: list[bool] = []
+    pushed: list[str] = []
+    relevant: list[bool] = []
     for prompt in PROMPTS:
         text = await window.prompt(prompt.text, prompt.answer)
         record = next(line for line in logs.newest_first(window.memory.files, LOG) if line["event"] != "SessionStart")
         assert record["text"] == text
         assert record["tokens"] == window.memory.tokens.count(text) <= 300
-        await catch_up(window.memory)
+        await window.memory.index.refresh()
         shown += text
+        tokens += record["tokens"]
         known += [any(mark in shown for mark in prompt.relevant)] if prompt.relevant else []
         found = [one["id"] for one in record["considered"] if one["included"]]
         passages = [one for one in found if "#" not in one]  # "continue on harbor" gets the end of the last session
         assert bool(passages) != ("#" in "".join(found)) or not found
-        rows.append(
-            (prompt, record["tokens"], passages, [_is_relevant(window.memory, one, prompt) for one in passages])
-        )
+        assert not (prompt.text in NOTHING_ON and passages), prompt.text
+        pushed += passages
+        relevant += [_is_relevant(window.memory, one, prompt) for one in passages]
 
-    with capsys.disabled():
-        print(_report(rows, window.memory.tokens.count(brief)))
-    everything = [one for _, _, passages, _ in rows for one in passages]
-    assert len(everything) == len(set(everything)), "no passage twice"
-    assert not [prompt.text for prompt, _, passages, _ in rows if prompt.text in NOTHING_ON and passages]
-    right = [one for *_, relevant in rows for one in relevant]
-    assert sum(right) / len(right) >= 1 / 3
+    assert len(pushed) == len(set(pushed)), "no passage twice"
+    assert sum(relevant) / len(relevant) >= 1 / 3
     assert sum(known) >= 11, "the window holds the answer, from this prompt or an earlier one"
-    assert sum(tokens for _, tokens, _, _ in rows) <= 100 * len(rows)
+    assert tokens <= 100 * len(PROMPTS)
 
 
 def _is_relevant(memory: Memory, identity: str, prompt: Prompt) -> bool:
@@ -90,28 +88,3 @@ def _is_relevant(memory: Memory, identity: str, prompt: Prompt) -> bool:
     first, last = (int(number) for number in lines.split("-"))
     text = "\n".join(memory.files.read_text(path).splitlines()[first - 1 : last])
     return any(mark in text for mark in prompt.relevant)
-
-
-def _report(rows: list[tuple[Prompt, int, list[str], list[bool]]], brief: int) -> str:
-    lines = [
-        "",
-        f"{'prompt':<62} {'tokens':>6} {'passages':>8} {'relevant':>8}",
-        f"{'(the brief, at the start)':<62} {brief:>6}",
-    ]
-    for prompt, tokens, passages, relevant in rows:
-        counts = f"{len(passages):>8} {sum(relevant):>8}" if passages else ""
-        lines.append(f"{prompt.text:<62} {tokens or '':>6} {counts}".rstrip())
-    total = sum(tokens for _, tokens, _, _ in rows)
-    silent = sum(not tokens for _, tokens, _, _ in rows)
-    pushed = [one for *_, relevant in rows for one in relevant]
-    known = sum(bool(prompt.relevant) for prompt, *_ in rows)
-    lines.append(
-        f"in all {total + brief:,} tokens: {brief:,} at the start, {total:,} with {len(rows)} prompts "
-        f"({total / len(rows):.0f} each; nothing with {silent})"
-    )
-    lines.append(
-        f"{len(pushed)} passages, {sum(pushed)} of them relevant ({sum(pushed) / max(1, len(pushed)):.0%}); "
-        f"right with {sum(any(relevant) for *_, relevant in rows)} of the {known} prompts that the memory has "
-        "something about, two of which ask for what was sent before"
-    )
-    return "\n".join(lines)

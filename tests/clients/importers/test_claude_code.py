@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.clients.importers.claude_code import messages, reading
-from mcp_server.clients.importers.claude_code.messages import clean
-from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from, project_place
-from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads
+from mcp_server.clients.importers import reading
 from mcp_server.clients.importers.imported import result_text, tool_call
+from mcp_server.clients.importers.reading import Cursor, batches, cursor_from, project_place
 from mcp_server.clients.importers.run import import_path
+from mcp_server.clients.importers.threads import ReadingState, Threads, clean
 from mcp_server.conversations.sessions import list_sessions, session_turns, show_session
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall
@@ -173,15 +172,15 @@ async def test_a_long_session_is_recorded_in_parts(
 
 
 def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "LONGEST", 1_000)
-    monkeypatch.setattr(messages, "_PIECE", 300)
+    monkeypatch.setattr(reading, "LONGEST", 1_000)
+    monkeypatch.setattr(reading, "_PIECE", 300)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": "' + b"x" * 5_000 + b'"}\n{"a": 3}\n' + b"y" * 4_000)
     with path.open("rb") as file:
-        found = list(messages.lines(file, 0))
+        found = list(reading.lines(file, 0))
     assert [line.fields for line in found] == [{"a": 1}, None, {"a": 3}, None]
     assert found[1].why.startswith("line over")
-    assert found[3].why == messages.TORN
+    assert found[3].why == reading.TORN
     assert [line.start for line in found[1:]] == [line.end for line in found[:-1]]
 
 

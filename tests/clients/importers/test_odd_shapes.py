@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.clients.importers import chatgpt, claude_ai
-from mcp_server.clients.importers.claude_code.reading import Cursor, batches
 from mcp_server.clients.importers.imported import Skipped
+from mcp_server.clients.importers.reading import Cursor, batches
 from mcp_server.conversations.imports import ImportedSession
 from tests.clients.importers import claude_code_files, test_chatgpt, test_claude_ai
 

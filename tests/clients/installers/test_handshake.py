@@ -33,11 +33,6 @@ async def test_the_last_line_of_stderr_is_shown() -> None:
     assert found.problem == "it ended at once; it said: no disk today"
 
 
-async def test_a_silent_command_is_given_up() -> None:
-    found = await handshake(python("import sys; sys.stdin.read()"), os.environ, patience=0.5)
-    assert found.problem.startswith("no answer within")
-
-
 async def test_one_that_does_not_end_is_ended() -> None:
     found = await handshake(python("import time; time.sleep(1000)"), os.environ, patience=0.2)
     assert found.problem.startswith("no answer within")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -15,11 +16,63 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter
-from mcp_server.clients.importers.claude_code.messages import TORN, lines
-from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads, ThreadTurn
 from mcp_server.clients.importers.imported import Skipped
+from mcp_server.clients.importers.threads import ReadingState, Threads, ThreadTurn
 from mcp_server.text.redaction import redact
 from mcp_server.topics.topic import validated
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line; a longer one is skipped, so that memory stays bounded."""
+
+TORN = "last line cut short"
+_PIECE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptLine:
+    """A line of a transcript: its bytes `start` to `end`, and its fields. For an unusable line, `why` is the reason.
+
+    `why` is TORN for an incomplete last line: the client may still be writing it.
+    """
+
+    start: int
+    end: int
+    fields: Mapping[str, Any] | None
+    why: str = ""
+
+
+def lines(file: BinaryIO, start: int) -> Iterator[TranscriptLine]:
+    """Yields the lines from byte `start` on, the beginning of a line. Skips empty lines."""
+    file.seek(start)
+    while raw := file.readline(LONGEST):
+        end = start + len(raw)
+        if len(raw) == LONGEST and not raw.endswith(b"\n"):
+            raw = b""
+            while (more := file.readline(_PIECE)) and not more.endswith(b"\n"):
+                end += len(more)
+            if not more:
+                yield TranscriptLine(start, end, None, TORN)
+                return
+            end += len(more)
+            yield TranscriptLine(start, end, None, f"line over {LONGEST // 1024**2} MB")
+        elif raw.strip():
+            fields, why = _fields(raw)
+            if fields is None and not raw.endswith(b"\n"):
+                yield TranscriptLine(start, end, None, TORN)
+                return
+            yield TranscriptLine(start, end, fields, why)
+        start = end
+
+
+def _fields(raw: bytes) -> tuple[Mapping[str, Any] | None, str]:
+    try:
+        found = json.loads(raw.decode("utf-8", "replace"))
+    except RecursionError:
+        return None, "line nested too deeply"
+    except ValueError:
+        return None, "line that is not JSON"
+    return (found, "") if isinstance(found, dict) else (None, "line that is not an object")
+
 
 SUFFIX = ".jsonl"
 SUBAGENTS = "subagents"

@@ -1,33 +1,44 @@
-"""Records clients' transcripts: whole files (import), or the new lines of an open session (capture).
+"""Records clients' transcripts: whole (import), or what is new in an open session (capture).
 
-Both read on from the same stored cursor: a missed hook loses nothing, and importing a captured file adds nothing.
+Both read on from the same stored cursor: a missed hook loses nothing, and importing a captured transcript adds nothing.
+OpenCode has all its sessions in one database, of which each message is recorded once, when it is complete.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from anyio.to_thread import run_sync
 
+from mcp_server.clients.adapters import opencode
 from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter, as_mapping
-from mcp_server.clients.importers.claude_code import messages
-from mcp_server.clients.importers.claude_code.reading import (
+from mcp_server.clients.importers.imported import ImportReport, as_text, files_named, result_text
+from mcp_server.clients.importers.reading import (
     Batch,
     Cursor,
     batches,
     cursor_from,
+    lines,
     project_place,
     subagents,
 )
-from mcp_server.clients.importers.claude_code.threads import MAIN
-from mcp_server.clients.importers.imported import ImportReport, as_text, files_named, result_text
-from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
+from mcp_server.clients.importers.threads import COMPACTED, MAIN, ReadingState, Threads, blocks_of
+from mcp_server.conversations.imports import (
+    ImportedSession,
+    ImportedTurn,
+    RecordedSession,
+    append_turns,
+    record_session,
+)
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
+from mcp_server.storage.local import opencode_database
 
 LONGEST_RESULT = 1_000_000
 """Characters of a tool result that are read."""
@@ -43,13 +54,13 @@ def files_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]
     called: dict[str, str] = {}
     read: set[str] = set()  # tool calls whose result was found
     with transcript.open("rb") as file:
-        for line in messages.lines(file, 0):
+        for line in lines(file, 0):
             for fields in adapter.lines(line.fields) if line.fields else ():
-                if fields.get("subtype") == messages.COMPACTED:
+                if fields.get("subtype") == COMPACTED:
                     found.clear()
                 if fields.get("isSidechain") is True:
                     continue
-                for block in messages.blocks_of(fields):
+                for block in blocks_of(fields):
                     files = files_named(as_mapping(block.get("input")), as_text(fields.get("cwd")) or None)
                     if len(files) == 1:
                         called[as_text(block.get("id"))] = files[0]
@@ -61,14 +72,19 @@ def files_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]
 
 
 CURSORS = "captured"
-"""Namespace of the state: real path of a transcript → its cursor."""
-
+"""Namespace of the state: real path of a transcript → its cursor; real path of a database and session → the last
+recorded message, and the session of the messages after it."""
 
 STILL_WRITTEN = timedelta(minutes=10)
 """The last answer of a file that was changed less than this ago may be incomplete."""
 
 MOST_TURNS, MOST_CHARACTERS = 256, 1_000_000
 """The most that is recorded in one piece."""
+
+MOST_MESSAGES = 200
+"""Messages of a database that are recorded in one piece."""
+
+Write = Callable[[Memory, ImportedSession], Awaitable[RecordedSession]]
 
 
 def sessions_in(
@@ -167,6 +183,7 @@ async def capture(
     transcript: Path,
     *,
     adapter: Adapter = CLAUDE_CODE,
+    session: str = "",
     cwd: str | None = None,
     final: bool = False,
     stopped: bool = False,
@@ -176,12 +193,15 @@ async def capture(
 
     No content of a file causes an error. The last answer is left for the next time. `stopped` (the client has stopped
     answering) includes it if it seems complete, `final` always. `cwd` comes from the hook; the folder in the file takes
-    precedence. The transcript must be in the folder `projects`, by default the client's own.
+    precedence. The transcript must be in the folder `projects`, by default the client's own. Of a database only the
+    client's `session` and its subagents are recorded, and complete messages only.
 
     Raises:
         Refused: the path is outside that folder, or is no transcript.
         NotFound, Unavailable: there is no such file (yet), or it cannot be read.
     """
+    if adapter.is_database:
+        return sum([done.new_turns async for done in _from_database(memory, transcript, session, append_turns)])
     new = 0
     folder = projects or adapter.transcripts_folder(os.environ, Path.home())
     for path in await run_sync(_with_subagents, transcript, folder, adapter):
@@ -238,3 +258,67 @@ def _with_subagents(transcript: Path, projects: Path, adapter: Adapter) -> list[
     if not path.exists():
         raise NotFound(f"there is no transcript at {transcript} yet")
     return [path, *subagents(path)]
+
+
+async def continued_session(memory: Memory, adapter: Adapter, transcript: Path, session: str) -> str:
+    """Returns the session that a client's `session` continues since our prompt `resume`; else `session` itself."""
+    key = str(await run_sync(transcript.resolve))
+    stored = await memory.state.get(CURSORS, f"{key}#{session}" if adapter.is_database else key)
+    return cursor_from(stored).session or session
+
+
+async def import_database(
+    memory: Memory, database: Path, project: str | None, report: ImportReport, *, anew: bool = False
+) -> None:
+    """Records all sessions of OpenCode's database from their cursors, or with `anew` from their beginnings.
+
+    Adds the result to `report`. Raises NotFound if there is no database, Unavailable if it cannot be read.
+    """
+    known: set[str] = set()
+    if not project:
+        named = {folder for *_, folder in await run_sync(opencode_database.sessions, database)}
+        report.folders += await run_sync(lambda: sorted(folder for folder in named if Path(folder).is_dir()))
+    async for done in _from_database(memory, database, "", record_session, project, anew=anew):
+        report.add_session(done, is_first=done.session not in known)
+        known.add(done.session)
+
+
+def count_sessions(database: Path) -> int:
+    """Returns the number of sessions in OpenCode's database, without subagents'. Raises as `import_database` does."""
+    return sum(not parent for _, parent, _ in opencode_database.sessions(database))
+
+
+async def _from_database(
+    memory: Memory, database: Path, session: str, write: Write, project: str | None = None, *, anew: bool = False
+) -> AsyncIterator[RecordedSession]:
+    database = await run_sync(database.resolve)
+    for found, parent, folder in await run_sync(opencode_database.sessions, database, session):
+        key = f"{database}#{found}"
+        stored = None if anew else await memory.state.get(CURSORS, key)
+        messages = await run_sync(opencode_database.messages, database, found, stored["after"] if stored else "")
+        main = (stored or {}).get("session") or parent or found
+        for batch, last in _message_batches(messages, main, found if parent else ""):
+            for part in sessions_in(batch, opencode.ADAPTER, folder, project):
+                yield await write(memory, part)
+            await memory.state.put(CURSORS, key, {"after": last, "session": batch.cursor.session})
+
+
+def _message_batches(messages: list[dict[str, Any]], session: str, agent: str) -> Iterator[tuple[Batch, str]]:
+    """Yields the turns of the messages before the first incomplete one, each batch with the id of its last message.
+
+    A message with our prompt `resume` ends a batch: the session that its cursor names continues after it.
+    """
+    complete = list(takewhile(opencode.is_complete, messages))
+    while complete:
+        threads = Threads(ReadingState())
+        said, taken = [], 0
+        for message in complete[:MOST_MESSAGES]:
+            taken += 1
+            for line in opencode.lines({**message, "subagent": agent}):
+                said += threads.read(line, 0)
+            if threads.resumed:
+                break
+        said += threads.finish()
+        following = Cursor(threads.resumed or session)
+        yield Batch(session, tuple(said), following, threads.cwd, threads.model), message["id"]
+        session, complete = following.session, complete[taken:]
