@@ -28,7 +28,7 @@ from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import git, subjects, write
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 TESTS = Caller(source="tests")
 

@@ -34,7 +34,7 @@ from tests.gitting import attempt, git, write
 from tests.history.two_copies import CORE, TESTS, copy, edit, same
 from tests.preloaded import python
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 JOURNAL = "knowledge/journal/2026-02-16.md"
 

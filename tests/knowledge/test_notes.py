@@ -18,10 +18,9 @@ from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge import notes
 from mcp_server.knowledge.extract import refresh
 from mcp_server.knowledge.notes import (
-    MAX_FILES,
-    MAX_ITEMS,
     NAMESPACE,
     Noted,
     Outcome,
@@ -151,14 +150,15 @@ def test_the_last_tool_call_and_the_files_that_were_touched_are_known() -> None:
     assert notes.files == ("b.py", "a.py"), "the one touched last is last"
 
 
-def test_of_many_the_newest_are_kept() -> None:
-    calls = tuple(ToolCall("Read", f"{n}", "", (f"{n}.py",)) for n in range(MAX_FILES + 5))
-    todo = ["\n".join(f"- [ ] alpha{n} matters" for n in range(start, start + 205)) for start in (0, 205)]
-    said_ = said(("agent", todo[0], calls), ("agent", todo[1]), *(("user", "ok"),) * 3)
-    notes = noted(said_, recognizer())
-    assert notes.files == tuple(f"{n}.py" for n in range(5, MAX_FILES + 5))
-    assert len(notes.items) == MAX_ITEMS
-    assert notes.items[-1].text == "alpha409 matters"
+def test_of_many_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "MAX_FILES", 10)
+    monkeypatch.setattr(notes, "MAX_ITEMS", 20)
+    calls = tuple(ToolCall("Read", f"{n}", "", (f"{n}.py",)) for n in range(15))
+    todo = ["\n".join(f"- [ ] alpha{n} matters" for n in range(start, start + 15)) for start in (0, 15)]
+    found = noted(said(("agent", todo[0], calls), ("agent", todo[1]), *(("user", "ok"),) * 3), recognizer())
+    assert found.files == tuple(f"{n}.py" for n in range(5, 15))
+    assert len(found.items) == 20
+    assert found.items[-1].text == "alpha29 matters"
 
 
 MESSAGES = st.sampled_from(
