@@ -253,7 +253,6 @@ async def drop_old(memory: Memory) -> list[Dropped]:
 
 
 async def _committed(memory: Memory, name: str) -> Branch:
-    """Commits the changes in an exploration's folder and returns its branch."""
     branch = await EXPLORATIONS.find(memory, name)
     if branch.place is not None:
         there = memory.git.in_folder(branch.place)

@@ -153,7 +153,6 @@ async def push_if_wanted(memory: Memory) -> str:
 
 
 def _message(remote: str, plan: MergePlan) -> str:
-    """Returns the merge's message; it names the files that both sides changed."""
     both = sorted(plan.both)
     subject = f"memory: sync with {remote}" + (f": {', '.join(map(label, both[:2]))}" if both else "")
     body = [f"- {path}: changed on both sides" for path in both[:MOST_NAMED]]

@@ -131,7 +131,6 @@ def _with(body: str, added: Sequence[entries.Entry]) -> str:
 
 
 def _people(memory: Memory) -> dict[str, summaries.Summary]:
-    """Returns a line for each person's page, by its link."""
     bodies = bodies_of(memory.files, markdown_in(memory.files, PEOPLE))
     found = {stem_of(path): summaries.of_person(body) for path, body in bodies.items()}
     return {f"[[{name}]]": line for name, line in found.items() if line is not None and name[0] != "_"}

@@ -85,15 +85,15 @@ def context_of(
     title: str,
     project: str | None,
     day_of: Callable[[datetime], str],
-    model: Model | None = None,
+    model: Model,
     earlier: Sequence[Turn] = (),
 ) -> Context:
-    """Returns the context of a conversation. Without a `model`, or between named people, no items are recognized.
+    """Returns the context of a conversation. Between named people, no items are recognized.
 
     `earlier` are the last turns of the transcript that this one continues: a "yes" may answer their proposal.
     """
     speakers = frozenset(turn.name for turn in turns if turn.name and turn.role == "user")
-    items = recognizer.read([*earlier, *turns], model) if turns and model is not None and not speakers else ()
+    items = recognizer.read([*earlier, *turns], model) if turns and not speakers else ()
     here = tuple(item for whole in items if (item := part_of(whole, turns[0].number)))
     return Context(path, title, project, day_of, speakers, here)
 
@@ -196,7 +196,6 @@ def _is_explanation(item: Item) -> bool:
 
 
 def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]:
-    """Returns the function that makes lines of the items of a kind."""
 
     def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
         by_number = {turn.number: turn for turn in turns}

@@ -433,21 +433,18 @@ async def test_what_one_has_moved_and_the_other_changed_is_changed_where_it_is_n
     write(one.disk.root, old, NEWEST.format("s1", "".join(f"- line {number}\n" for number in range(20))))
     await sync(one)
     await sync(other)
-    for mover, editor, line in ((one, other, "- from the other"), (other, one, "- from the first")):
-        source, target = (old, new) if mover is one else (new, old)
-        (mover.disk.root / target).parent.mkdir(parents=True, exist_ok=True)
-        (mover.disk.root / source).rename(mover.disk.root / target)
-        text = editor.files.read_text(source)
-        write(editor.disk.root, source, text.replace("- line 7\n", f"- line 7\n{line}\n"))
+    (one.disk.root / new).parent.mkdir(parents=True, exist_ok=True)
+    (one.disk.root / old).rename(one.disk.root / new)
+    edit(other, old, "- line 7\n", "- line 7\n- from the other\n")
 
-        await sync(mover)
-        done = await sync(editor)
-        await sync(mover)
+    await sync(one)
+    done = await sync(other)
+    await sync(one)
 
-        assert same(one, other)
-        assert done.contested == ()
-        assert not editor.files.exists(source)
-        assert f"- line 7\n{line}\n" in mover.files.read_text(target)
+    assert same(one, other)
+    assert done.contested == ()
+    assert not other.files.exists(old)
+    assert "- line 7\n- from the other\n" in one.files.read_text(new)
 
 
 async def test_a_file_that_was_moved_to_where_the_other_made_one_loses_neither(two: tuple[Memory, Memory]) -> None:
