@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 
-def die_at(step: int, *places: tuple[object, str], writing: frozenset[str] = frozenset()) -> None:
+def die_at(step: int, *places: tuple[object, str], having: Collection[str] = ()) -> None:
     """From now on the process kills itself, as `kill -9` does, at the call number `step` (1..) of these functions, each
-    by what holds it and its name, counted together. With `writing`, only calls with one of these arguments count."""
+    by what holds it and its name, counted together. With `having`, only calls with one of these arguments count."""
     calls = 0
 
     def counting(real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **options: Any) -> Any:
             nonlocal calls
-            if not writing or not writing.isdisjoint(arguments):
+            if not having or any(word in arguments for word in having):
                 calls += 1
                 if calls == step:
                     os.kill(os.getpid(), signal.SIGKILL)

@@ -40,7 +40,7 @@ def tool(connection: Connection) -> Tool:
         dry_run: bool,
     ) -> Elicit[Confirmation] | None:
         """Returns the question before a deletion; None if nothing would be deleted, or if the client cannot ask."""
-        from mcp_server.forgetting.words import question
+        from mcp_server.forgetting.forget import question
 
         if dry_run or not can_ask(ctx):
             return None
@@ -63,12 +63,11 @@ def tool(connection: Connection) -> Tool:
         """Use when the user wants something deleted from memory for good, wherever a copy stands: transcripts, files,
         logs, index. Shows every place first. (To make room recoverably, use prune.)"""
         from mcp_server.forgetting import forget as action
-        from mcp_server.forgetting.words import as_text
 
         memory = await connection.memory()
         target = _target(text, turn, session, path, first_line, last_line)
         receipt = await action.plan_forget(memory, target)
-        said = as_text(receipt)
+        said = action.as_text(receipt)
         if not receipt.nothing:
             if dry_run:
                 said = f"{said}\n\n{ASK}"
@@ -78,7 +77,7 @@ def tool(connection: Connection) -> Tool:
                 if not isinstance(approval, AcceptedElicitation) or not approval.data.delete:
                     raise Refused("the user has not said yes; nothing is deleted")
                 with CancelScope(shield=True):  # a deletion must not stop halfway
-                    said = as_text(await action.forget(memory, target))
+                    said = action.as_text(await action.forget(memory, target))
         return await fitted(memory, said, max_tokens)
 
     # The resolver is of this connection, so no text of an annotation could name it.

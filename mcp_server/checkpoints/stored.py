@@ -240,11 +240,6 @@ def shown_text(checkpoint: Checkpoint) -> str:
     return neutralise(page(checkpoint))
 
 
-def reason_text(head: Head) -> str:
-    """Returns the last turn and the reason of a checkpoint."""
-    return f"after turn {head.turn}, {why_text(head)}"
-
-
 def why_text(head: Head) -> str:
     """Returns the reason of a checkpoint, with its note."""
     return WHY.get(head.reason, head.reason) + (f": {head.note}" if head.note else "")

@@ -11,9 +11,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.cli import shell
 from mcp_server.errors import ContextManagerError
-from mcp_server.forgetting.forget import Receipt, finish, forget, plan_forget
+from mcp_server.forgetting.forget import ADD_HISTORY, Receipt, as_text, finish, forget, plan_forget
 from mcp_server.forgetting.target import ForgetTarget
-from mcp_server.forgetting.words import ADD_HISTORY, as_text
 from mcp_server.knowledge import review
 from mcp_server.knowledge.review import Unreviewed, Waiting
 from mcp_server.memory import Memory

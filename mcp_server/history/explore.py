@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.history import merging
-from mcp_server.history.commit_rules import message
+from mcp_server.history.commit_rules import Type, message
 from mcp_server.history.committing import OURS, commit_changes
 from mcp_server.history.merging import Joined, join
 from mcp_server.memory import Memory
@@ -39,11 +39,16 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 @dataclass(frozen=True, slots=True)
 class BranchFolders:
-    """A kind of branch. `prefix` begins its names and folders (`explore/`); messages use `noun` and `command`."""
+    """A kind of branch. `type` is that of its commits, and begins its names and folders (`explore/`); messages use
+    `noun` and `command`."""
 
-    prefix: str
+    type: Type
     noun: str
     command: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.type}/"
 
     async def check(self, memory: Memory, name: str) -> None:
         """Raises Invalid if the name is not valid, Unavailable if git is missing or busy."""
@@ -98,6 +103,24 @@ class BranchFolders:
     def short(self, branch: Branch) -> str:
         return branch.name.removeprefix(self.prefix)
 
+    async def commit(self, memory: Memory, there: History, paths: Sequence[str]) -> Mapping[str, str]:
+        """Commits the changes of these paths in a branch's folder, `there`. Returns the files that were left out, each
+        with the reason."""
+        found = await run_sync(there.changes, paths)
+        if not found:
+            return {}
+        text = await run_sync(message, self.type, found)
+        async with memory.locks.git():
+            return (await run_sync(there.commit_files, [one.path for one in found], text)).left_out
+
+    async def tag(self, memory: Memory, name: str, commit: str) -> str:
+        """Tags a commit as `memory/NAME`, or NAME-2, NAME-3 … if that is taken. Returns the tag."""
+        taken = {found.name for found in await run_sync(memory.git.tags.all)}
+        tag = unused(f"{TAG_PREFIX}{name}", taken)
+        async with memory.locks.git():
+            await run_sync(memory.git.tags.create, tag, commit)
+        return tag
+
     async def remove(self, memory: Memory, branch: Branch) -> None:
         async with memory.locks.git():
             await run_sync(memory.git.worktrees.remove, branch.name, branch.place)
@@ -129,7 +152,7 @@ def beside(place: Path, ending: str) -> Path:
 
 log = logging.getLogger(__name__)
 
-EXPLORATIONS = BranchFolders("explore/", "exploration", "explore")
+EXPLORATIONS = BranchFolders("explore", "exploration", "explore")
 
 DAYS = 7
 """Days after which an exploration is dropped. Unmerged work keeps a tag."""
@@ -209,10 +232,7 @@ async def drop(memory: Memory, name: str) -> Dropped:
     branch = await _committed(memory, name)
     tag: str | None = None
     if branch.ahead:
-        taken = {found.name for found in await run_sync(memory.git.tags.all)}
-        tag = unused(f"{TAG_PREFIX}before/drop-{name}", taken)
-        async with memory.locks.git():
-            await run_sync(memory.git.tags.create, tag, branch.commit)
+        tag = await EXPLORATIONS.tag(memory, f"before/drop-{name}", branch.commit)
     await _remove(memory, branch)
     return Dropped(name, tag)
 
@@ -233,18 +253,12 @@ async def drop_old(memory: Memory) -> list[Dropped]:
 
 
 async def _committed(memory: Memory, name: str) -> Branch:
-    """Commits the changes in an exploration's folder and returns its branch."""
     branch = await EXPLORATIONS.find(memory, name)
     if branch.place is not None:
         there = memory.git.in_folder(branch.place)
-        found = await run_sync(there.changes, OURS)
-        if found:
-            text = await run_sync(message, "explore", found)
-            async with memory.locks.git():
-                left_out = (await run_sync(there.commit_files, [one.path for one in found], text)).left_out
-            if left_out:
-                path, reason = next(iter(left_out.items()))
-                raise Conflict(f"{path} in the exploration cannot be committed: {reason}. Correct or delete it first")
+        if left_out := await EXPLORATIONS.commit(memory, there, OURS):
+            path, reason = next(iter(left_out.items()))
+            raise Conflict(f"{path} in the exploration cannot be committed: {reason}. Correct or delete it first")
     return await EXPLORATIONS.find(memory, name)
 
 

@@ -15,7 +15,7 @@ from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.history import merging
 from mcp_server.history.commit_rules import label
-from mcp_server.history.committing import Swept, commit_changes
+from mcp_server.history.committing import commit_changes
 from mcp_server.history.merging import TRIES, Joined, join
 from mcp_server.memory import Memory
 from mcp_server.storage.files import SETTINGS as SETTINGS_FILE
@@ -108,11 +108,28 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
             joined += [done] if done else []
             await take_in(memory)
         apart = await run_sync(git.remote.ahead_behind, name, branch)
-        if apart is not None and apart[0] == 0:
-            return await _synced(memory, name, branch, swept, received, joined, pushed=False)
-        if await run_sync(git.remote.push, name, branch) == "pushed":
-            return await _synced(memory, name, branch, swept, received, joined, pushed=True)
-    raise Unavailable(f"{name} keeps changing; local changes are committed, sync again later")
+        pushed = apart is None or apart[0] > 0
+        if not pushed or await run_sync(git.remote.push, name, branch) == "pushed":
+            break
+    else:
+        raise Unavailable(f"{name} keeps changing; local changes are committed, sync again later")
+    async with memory.locks.files(), memory.locks.git():
+        waiting = await run_sync(merging.settle, memory)
+    refused = sorted({sentence for one in joined for sentence in one.refused})
+    if ignored := await run_sync(merging.ignored_settings, memory):
+        refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: such settings belong to each machine")
+    return Synced(
+        name,
+        branch,
+        swept.commits,
+        received,
+        changed=tuple(sorted({path for one in joined for path in one.paths})),
+        contested=tuple(sorted({path for one in joined for path in one.contested})),
+        pushed=pushed,
+        left_out=tuple(f"{path}: {reason}" for path, reason in swept.left_out.items()),
+        waiting=tuple(f"{one.path}: context-manager approve {one.id}" for one in waiting),
+        refused=tuple(refused),
+    )
 
 
 async def push_if_wanted(memory: Memory) -> str:
@@ -136,25 +153,7 @@ async def push_if_wanted(memory: Memory) -> str:
 
 
 def _message(remote: str, plan: MergePlan) -> str:
-    """Returns the merge's message; it names the files that both sides changed."""
     both = sorted(plan.both)
     subject = f"memory: sync with {remote}" + (f": {', '.join(map(label, both[:2]))}" if both else "")
     body = [f"- {path}: changed on both sides" for path in both[:MOST_NAMED]]
     return "\n".join([subject[:72], *(["", *body] if body else [])])
-
-
-async def _synced(
-    memory: Memory, name: str, branch: str, swept: Swept, received: int, joined: list[Joined], *, pushed: bool
-) -> Synced:
-    async with memory.locks.files(), memory.locks.git():
-        waiting = await run_sync(merging.settle, memory)
-    refused = sorted({sentence for one in joined for sentence in one.refused})
-    ignored = await run_sync(merging.ignored_settings, memory)
-    if ignored:
-        refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: such settings belong to each machine")
-    changed = {path for one in joined for path in one.paths}
-    contested = {path for one in joined for path in one.contested}
-    left_out = tuple(f"{path}: {reason}" for path, reason in swept.left_out.items())
-    asked = tuple(f"{one.path}: context-manager approve {one.id}" for one in waiting)
-    paths = tuple(sorted(changed)), tuple(sorted(contested))
-    return Synced(name, branch, swept.commits, received, *paths, pushed, left_out, asked, tuple(refused))

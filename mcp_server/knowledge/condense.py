@@ -7,7 +7,7 @@ monthly  weekly, and moves old journals and old plans to archive/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -16,7 +16,6 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.knowledge import summaries
-from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.pages import without_emptied
 from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, prune_memory
@@ -101,7 +100,7 @@ def _indexes(memory: Memory, dry_run: bool) -> list[ChangedFile]:
     changed: list[ChangedFile] = []
     for path, lines in ((summaries.PEOPLE_INDEX, _people(memory)), (summaries.PROJECT_INDEX, _projects(memory))):
         if memory.files.readable(path) is not None or (lines and not memory.files.exists(path)):
-            changed += _edit(memory, path, partial(summaries.index_with, lines=lines), dry_run)
+            changed += edit_body(memory, path, partial(summaries.index_with, lines=lines), dry_run)
     return changed
 
 
@@ -114,15 +113,9 @@ def _outdated(memory: Memory, dry_run: bool) -> list[ChangedFile]:
         text = memory.files.readable(path) or ""
         if leaving := summaries.outdated(split_front_matter(text).body, before):
             template = f"# Archived: {stem_of(path)}\n"
-            changed += _edit(memory, archived_path(path), partial(_with, added=leaving), dry_run, template)
-            changed += _edit(memory, path, partial(_without, leaving=leaving), dry_run)
+            changed += edit_body(memory, archived_path(path), partial(_with, added=leaving), dry_run, template)
+            changed += edit_body(memory, path, partial(_without, leaving=leaving), dry_run)
     return changed
-
-
-def _edit(
-    memory: Memory, path: str, change: Callable[[str], str], dry_run: bool, template: str = ""
-) -> list[ChangedFile]:
-    return despite_editors(partial(edit_body, memory, path, change, dry_run, template))
 
 
 def _without(body: str, leaving: Sequence[entries.Entry]) -> str:
@@ -138,7 +131,6 @@ def _with(body: str, added: Sequence[entries.Entry]) -> str:
 
 
 def _people(memory: Memory) -> dict[str, summaries.Summary]:
-    """Returns a line for each person's page, by its link."""
     bodies = bodies_of(memory.files, markdown_in(memory.files, PEOPLE))
     found = {stem_of(path): summaries.of_person(body) for path, body in bodies.items()}
     return {f"[[{name}]]": line for name, line in found.items() if line is not None and name[0] != "_"}

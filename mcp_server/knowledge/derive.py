@@ -20,11 +20,11 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, Invalid
-from mcp_server.knowledge import extractors as ours
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.duplicates import NEGATIONS, is_duplicate
 from mcp_server.knowledge.extractors import (
     ENTRY_POINTS,
+    ITEMS,
     REGISTRY,
     Context,
     Extractor,
@@ -309,7 +309,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
         found = settled_items(notes, memory.recognizer())
         here = tuple(item for whole in found if (item := part_of(whole, turns[0].number)))
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
-        return (*(line for line in before if line.turn < oldest), *_by_rules(memory, turns, context, ours.ITEMS))
+        return (*(line for line in before if line.turn < oldest), *_by_rules(memory, turns, context, ITEMS))
 
     return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
 

@@ -91,7 +91,6 @@ def _read(text: str) -> _Entry:
 
 
 def _names(text: str) -> frozenset[str]:
-    """Returns the names in an entry, folded."""
     plain = _MARKUP.sub(" ", _BULLET.sub("", text)).strip()
     found = [match for match in _NAME.finditer(plain) if match.start() or _DOES.match(plain)]
     names = (normalised(match[0]) for match in found)

@@ -16,10 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import get_args
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords
-from mcp_server.knowledge.lessons import lessons_of
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
 from mcp_server.knowledge.summaries import JOURNAL_LINES, PREFIXES, QUOTED, shortened
@@ -28,6 +26,7 @@ from mcp_server.text.destinations import link_to
 from mcp_server.text.entries import OPENING, Line, LineKind, tidied
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose, sentences
+from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.features import Message
@@ -36,9 +35,6 @@ from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, is_real
 from mcp_server.understanding.sentences import is_question
 from mcp_server.understanding.settling import Statement, settle, settled_in
-
-USER = "The user"
-"""The name of a person who has none in the conversation."""
 
 TAKEN_OUT = ("[redacted:", MARK)
 """Marks of passages that were removed: a sentence with one of them becomes no line."""
@@ -89,15 +85,15 @@ def context_of(
     title: str,
     project: str | None,
     day_of: Callable[[datetime], str],
-    model: Model | None = None,
+    model: Model,
     earlier: Sequence[Turn] = (),
 ) -> Context:
-    """Returns the context of a conversation. Without a `model`, or between named people, no items are recognized.
+    """Returns the context of a conversation. Between named people, no items are recognized.
 
     `earlier` are the last turns of the transcript that this one continues: a "yes" may answer their proposal.
     """
     speakers = frozenset(turn.name for turn in turns if turn.name and turn.role == "user")
-    items = recognizer.read([*earlier, *turns], model) if turns and model is not None and not speakers else ()
+    items = recognizer.read([*earlier, *turns], model) if turns and not speakers else ()
     here = tuple(item for whole in items if (item := part_of(whole, turns[0].number)))
     return Context(path, title, project, day_of, speakers, here)
 
@@ -112,9 +108,6 @@ def part_of(item: Item, first: int) -> Item | None:
 # ---------------------------------------------------------------- items
 
 VERSION = 24
-
-KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
-"""Kinds of lines that are made of recognized items."""
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.2, ("fact", "agent"): 0.25}
 """The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""
@@ -203,7 +196,6 @@ def _is_explanation(item: Item) -> bool:
 
 
 def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]:
-    """Returns the function that makes lines of the items of a kind."""
 
     def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
         by_number = {turn.number: turn for turn in turns}
@@ -339,12 +331,39 @@ LEAST_LESSON = 5
 """Words of a lesson that say what it is about."""
 
 LONGEST_LESSON = 300
+LONGEST_LABELED = 201
+"""Characters of a labeled lesson, with the ellipsis of one that is cut."""
+LEAST_LABELED = 2
+"""Content words that a lesson must have beside its label."""
 
 _LESSON = re.compile(
     r"(?:(?:and|so|ok|well|yes),? )*(?:the )?(?:lesson (?:learned|learnt|here|is)\b|lesson\b[^.:!?]{1,30}:"
     r"|never again\b|root cause\b|(?:I|we)(?:['’]ve| have)? learn(?:ed|t) (?:that|the hard way|to (?:always|never))\b)",
     re.IGNORECASE,
 )
+_LABELED = re.compile(
+    r"^\s*(?:[-*+•]\s+|\d+[.)]\s+)?(?:\*\*|__)?(?:lessons? learned|lesson|gotcha|root cause)"
+    r"(?:\*\*|__)?\s*[:—–-]\s*(?:\*\*|__)?\s*(?P<text>.+)$",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+
+
+def labeled_lessons(text: str) -> list[str]:
+    """Returns the labeled lessons of a text ("Lesson learned: …", "Gotcha: …", "Root cause: …") in order, each once;
+    code and questions are skipped."""
+    found: dict[str, str] = {}
+    fenced = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+            continue
+        for said in () if fenced else sentences(line):
+            match = _LABELED.search(said)
+            lesson = clipped(match["text"].replace("**", ""), LONGEST_LABELED).strip(" *_") if match else ""
+            if len(content_words(lesson)) >= LEAST_LABELED and not said.rstrip().endswith("?"):
+                found.setdefault(lesson.casefold(), lesson)
+    return list(found.values())
 
 
 def _lessons(turns: Sequence[Turn], context: Context) -> list[Line]:
@@ -352,7 +371,7 @@ def _lessons(turns: Sequence[Turn], context: Context) -> list[Line]:
     have theirs on their own pages."""
     found: list[Line] = []
     for turn in turns if not context.speakers else ():
-        said = lessons_of(turn.content) if is_real(turn) else []
+        said = labeled_lessons(turn.content) if is_real(turn) else []
         for text, _ in _sentences(turn):
             if (
                 _LESSON.match(text)

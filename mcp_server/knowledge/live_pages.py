@@ -96,7 +96,6 @@ _Key = tuple[str, str]
 
 
 def _derived(text: str | None) -> dict[_Key, Entry]:
-    """Returns the derived lines of a file."""
     found = entries.derived(split_front_matter(text or "").body)
     return {(one.section.casefold(), one.text): one for one in found}
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import NotFound
-from mcp_server.history.commit_rules import message
 from mcp_server.history.committing import OURS
 from mcp_server.history.explore import LOCAL, BranchFolders, beside
 from mcp_server.history.merging import Joined, join
@@ -30,7 +29,7 @@ from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS, bodies_of, markdown_in
 from mcp_server.memory import Memory
 from mcp_server.storage.files import Files
-from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
+from mcp_server.storage.history_values import Branch
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
@@ -157,7 +156,7 @@ def _said(body: str) -> tuple[Counter[str], Counter[str]]:
     return derived, own
 
 
-RECONSTRUCTIONS = BranchFolders("extract/", "reconstruction", "reconstruct")
+RECONSTRUCTIONS = BranchFolders("extract", "reconstruction", "reconstruct")
 
 CARRIED = tuple(path for path in OURS if path not in ("raw/conversations", "checkpoints", "attachments"))
 """What is on the branch: conversations and what belongs to them are committed by themselves, as ever."""
@@ -223,7 +222,7 @@ async def merge(memory: Memory, name: str) -> Joined | None:
     text = f"extract: merge reconstruction {name}\n\nBy {noted.get('by', 'not known')}."
     joined = await join(memory, branch.commit, lambda plan: text, begun=noted.get("begun"))
     if joined is not None:
-        joined = replace(joined, tag=await _tagged(memory, name, joined.commit))
+        joined = replace(joined, tag=await RECONSTRUCTIONS.tag(memory, f"extract/{name}", joined.commit))
     await _end(memory, branch)
     return joined
 
@@ -269,12 +268,8 @@ async def _made(
         done = await extract(there, names=extractors, anew=True, show=show)
         weekly = await condense(there, "weekly", with_indexes=False)
         await run_sync(_tidy, there.files, emptied)
-        found = await run_sync(there.git.changes, CARRIED)
-        if found:
-            text = await run_sync(message, "extract", found)
-            async with memory.locks.git():
-                left_out = (await run_sync(there.git.commit_files, [one.path for one in found], text)).left_out
-            done.notes += [f"{path} is not part of it: {reason}" for path, reason in left_out.items()]
+        left_out = await RECONSTRUCTIONS.commit(memory, there.git, CARRIED)
+        done.notes += [f"{path} is not part of it: {reason}" for path, reason in left_out.items()]
     by_rules = f"{done.fell_back} conversations were read by rules: the model gave nothing that could be used"
     notes = (*done.notes, *weekly.notes, *([by_rules] if done.fell_back else []))
     return Reconstruction(name, str(place), memory.clock(), by, done.read, before, done.lines, notes)
@@ -334,15 +329,6 @@ def _tidy(files: Files, emptied: dict[str, frozenset[str]]) -> None:
             files.remove(path)
         elif after != split.body:
             files.write_atomic(path, split.head + after, text)
-
-
-async def _tagged(memory: Memory, name: str, commit: str) -> str:
-    """Tags the commit as `memory/extract/NAME` and returns the tag."""
-    taken = {found.name for found in await run_sync(memory.git.tags.all)}
-    tag = unused(f"{TAG_PREFIX}extract/{name}", taken)
-    async with memory.locks.git():
-        await run_sync(memory.git.tags.create, tag, commit)
-    return tag
 
 
 async def _end(memory: Memory, branch: Branch) -> None:

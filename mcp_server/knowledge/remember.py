@@ -41,7 +41,7 @@ from mcp_server.text.destinations import (
 )
 from mcp_server.text.entries import Entry, Source, disowned, normalised
 from mcp_server.text.fencing import printable
-from mcp_server.text.markdown import difference, split_front_matter
+from mcp_server.text.markdown import SplitText, difference, split_front_matter
 from mcp_server.text.prose import clipped, sentences
 from mcp_server.text.redaction import secrets
 from mcp_server.text.words import words
@@ -295,9 +295,9 @@ def _superseded(
     known = {path: _known(memory, fact, path) for path in dict.fromkeys(paths)}
     if named := _LINE.fullmatch(wanted.strip()):
         path = memory.files.relative(named[1])
-        inside = current_entries(_body(memory, path)) if path.startswith("knowledge/") else []
-        above = _lines_above(memory, path)
-        found = [(path, one) for one in inside if one.start <= int(named[2]) - above <= one.end]
+        start = _readable(memory, path)
+        inside = current_entries(start.body) if path.startswith("knowledge/") else []
+        found = [(path, one) for one in inside if one.start <= int(named[2]) - start.body_line + 1 <= one.end]
     elif not (found := _first_matching(known, wanted)):
         others = {
             path: [one for one in _known(memory, fact, path) if not one.sources]
@@ -331,26 +331,21 @@ def _superseded(
     return None, (), (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
 
 
-def _body(memory: Memory, path: str) -> str:
-    """Returns the text of a file without its front matter; "" if there is none, or it cannot be read."""
-    return split_front_matter(memory.files.readable(path) or "").body
-
-
-def _lines_above(memory: Memory, path: str) -> int:
-    """Returns how many lines the front matter of a file has."""
-    return split_front_matter(memory.files.readable(path) or "").body_line - 1
+def _readable(memory: Memory, path: str) -> SplitText:
+    """Returns the front matter and the body of a file; empty ones if there is no file, or it cannot be read."""
+    return split_front_matter(memory.files.readable(path) or "")
 
 
 def _place_of(memory: Memory, path: str, one: Entry) -> str:
     """Returns an entry for people: its place and its first line."""
-    return f"{path}:{_lines_above(memory, path) + one.start} {one.said.splitlines()[0]}"
+    return f"{path}:{_readable(memory, path).body_line - 1 + one.start} {one.said.splitlines()[0]}"
 
 
 def _known(memory: Memory, fact: NewFact, path: str) -> list[Entry]:
     """Returns the entries of a file that a fact may supersede. A derived line of MEMORY.md repeats another page."""
     return [
         one
-        for one in current_entries(_body(memory, path))
+        for one in current_entries(_readable(memory, path).body)
         if one.said != fact.content.strip() and not (path == MEMORY and one.sources)
     ]
 

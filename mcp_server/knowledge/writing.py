@@ -255,14 +255,14 @@ async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
 
     def work() -> list[ChangedFile]:
         links = despite_editors(partial(_renew_links, memory.files, shown, dry_run))
-        return links + despite_editors(partial(_renew_memory, memory, dry_run))
+        return links + _renew_memory(memory, dry_run)
 
     return await write_changes(memory, work, dry_run)
 
 
-async def renew_memory(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
-    """Writes the derived lines of MEMORY.md anew from the other pages, and returns the change."""
-    return await write_changes(memory, partial(despite_editors, partial(_renew_memory, memory, dry_run)), dry_run)
+async def renew_memory(memory: Memory) -> None:
+    """Writes the derived lines of MEMORY.md anew from the other pages."""
+    await write_changes(memory, partial(_renew_memory, memory, False), False)
 
 
 def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[ChangedFile]:
@@ -289,16 +289,21 @@ def _renew_memory(memory: Memory, dry_run: bool) -> list[ChangedFile]:
 def edit_body(
     memory: Memory, path: str, change: Callable[[str], str], dry_run: bool, template: str = ""
 ) -> list[ChangedFile]:
-    """Writes the body of a file as `change` returns it, in a new file from `template`. Returns the change, if any."""
-    before = memory.files.text_or_none(path)
-    start = split_front_matter(before if before is not None else template)
-    body = change(start.body)
-    if body == start.body:
-        return []
-    after = stamped(path, start.head + body, memory.clock(), None)
-    if not dry_run:
-        memory.files.write_atomic(path, after, before, new=before is None)
-    return [ChangedFile.of(path, before or "", after)]
+    """Writes the body of a file as `change` returns it, in a new file from `template`. Returns the change, if any. If
+    an editor writes the file meanwhile, `change` is called again."""
+
+    def edit() -> list[ChangedFile]:
+        before = memory.files.text_or_none(path)
+        start = split_front_matter(before if before is not None else template)
+        body = change(start.body)
+        if body == start.body:
+            return []
+        after = stamped(path, start.head + body, memory.clock(), None)
+        if not dry_run:
+            memory.files.write_atomic(path, after, before, new=before is None)
+        return [ChangedFile.of(path, before or "", after)]
+
+    return despite_editors(edit)
 
 
 def markdown_in(files: Files, *folders: str) -> list[str]:

@@ -14,9 +14,8 @@ from starlette.responses import Response
 
 from mcp_server.conversations.projects import list_projects
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound
-from mcp_server.forgetting.forget import forget, plan_forget
+from mcp_server.forgetting.forget import ELSEWHERE, forget, git_sentences, plan_forget
 from mcp_server.forgetting.target import ForgetTarget
-from mcp_server.forgetting.words import ELSEWHERE, git_sentences
 from mcp_server.knowledge import review
 from mcp_server.knowledge.editing import NewFact
 from mcp_server.knowledge.prune_knowledge import archive_files

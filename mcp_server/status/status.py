@@ -11,7 +11,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import restore, stored
-from mcp_server.checkpoints.stored import reason_text
+from mcp_server.checkpoints.stored import why_text
 from mcp_server.context import windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.conversations.projects import map_problems
@@ -186,7 +186,8 @@ def _shown(row: SessionRow) -> Mapping[str, Any]:
 
 async def _checkpoints(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
     kept = await stored.listed(memory, session)
-    last = f"{kept[0].id}, {minute_text(kept[0].at)} UTC, {reason_text(kept[0])}" if kept else "none"
+    head = kept[0] if kept else None
+    last = f"{head.id}, {minute_text(head.at)} UTC, after turn {head.turn}, {why_text(head)}" if head else "none"
     return {"checkpoints": len(kept), "last_checkpoint": last}
 
 

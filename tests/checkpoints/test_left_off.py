@@ -188,12 +188,6 @@ def test_what_is_injected_changes_nothing_of_the_summary(
     assert summary(among) == summary(turns)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["user", "agent", "system"]), st.text(max_size=600)), max_size=30))
-def test_whatever_was_said_the_summary_is_bounded(said: list[tuple[Role, str]]) -> None:
-    turns = [turn(number, role, text) for number, (role, text) in enumerate(said, start=1)]
-    assert len(summary(turns)) <= 400
-
-
 def test_the_next_step_is_what_was_announced_last_by_the_user_if_possible() -> None:
     said: list[tuple[Role, str]] = [
         ("user", "Merged. Next we do the load test."),

@@ -33,7 +33,7 @@ from tests.conftest import Clock
 from tests.gitting import git
 from tests.small_context import grow, small_memory
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 USER = Caller(source="cli")
 AGENT = Caller(source="tool")

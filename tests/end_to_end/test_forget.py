@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -175,34 +174,3 @@ def test_a_person_approves_and_rejects_and_hostile_text_cannot_drive_the_termina
     assert "tea" not in text
     assert "Nothing waits" in run("approve")
     assert not list((workspace / ".local/pending").iterdir())
-
-
-def test_importing_the_same_file_again_brings_nothing_back(run: Run, workspace: Path, tmp_path: Path) -> None:
-    project = tmp_path / "projects" / "-home-ana"
-    project.mkdir(parents=True)
-    lines = [
-        {
-            "type": role,
-            "uuid": f"u{number}",
-            "parentUuid": f"u{number - 1}" if number else None,
-            "sessionId": "0b5c1a0e-0000-4000-8000-000000000001",
-            "timestamp": f"2026-02-10T09:0{number}:00.000Z",
-            "cwd": "/nowhere",
-            "version": "2.1.0",
-            "message": {"role": role, "content": content},
-        }
-        for number, (role, content) in enumerate(
-            [("user", f"Note this: {FACT}!"), ("assistant", f"Noted: {FACT.upper()}."), ("user", "And the garden?")]
-        )
-    ]
-    source = project / "0b5c1a0e-0000-4000-8000-000000000001.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run("import", str(source), "--json")
-    assert holding(workspace, "zephyr")
-    run("forget", FACT, "--apply", "--history")
-    run("import", str(source), "--anew")
-    assert holding(workspace, "zephyr") == []
-    assert in_git(workspace, "zephyr") == []
-    (transcript,) = (workspace / "raw").rglob("*.md")
-    assert transcript.read_text().count("[forgotten]") >= 2
-    assert "garden" in transcript.read_text()

@@ -16,9 +16,8 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
-from mcp_server.forgetting.forget import finish, forget, plan_forget, unfinished_sentences
+from mcp_server.forgetting.forget import as_text, finish, forget, plan_forget, unfinished_sentences
 from mcp_server.forgetting.target import ForgetTarget
-from mcp_server.forgetting.words import as_text
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall
@@ -33,10 +32,10 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.both_engines
+@pytest.mark.usefixtures("full")
 async def test_a_forgotten_fact_is_nowhere_but_in_git_and_the_receipt_says_so(
     memory: Memory, place: Path | str
 ) -> None:
-    await filled(memory)
     assert "zephyr" in (await found(memory, "vault code")).lower()
     receipt = await forget(memory, ForgetTarget(text=FACT))
 
@@ -56,8 +55,8 @@ async def test_a_forgotten_fact_is_nowhere_but_in_git_and_the_receipt_says_so(
     assert not [path for path in memory.files.everything() if path.startswith(".local/forget/")]
 
 
+@pytest.mark.usefixtures("full")
 async def test_importing_the_source_again_does_not_bring_it_back(memory: Memory, place: Path | str) -> None:
-    await filled(memory)
     await forget(memory, ForgetTarget(text=FACT))
     again = await record_session(memory, CONVERSATION)
     assert (again.new_turns, again.repeated_turns) == (0, 3)
@@ -77,8 +76,8 @@ async def test_turns_without_ids_are_recognised_after_they_were_forgotten(memory
     assert (await record_session(memory, source)).new_turns == 0
 
 
+@pytest.mark.usefixtures("full")
 async def test_transcripts_keep_their_turns_numbers_and_lines(memory: Memory) -> None:
-    await filled(memory)
     (path,) = memory.transcripts.find("old")
     before = memory.files.read_text(path)
     await forget(memory, ForgetTarget(text=FACT))
@@ -99,8 +98,8 @@ async def test_transcripts_keep_their_turns_numbers_and_lines(memory: Memory) ->
     assert (row.path, row.status, row.turns) == (path, "closed", 3)
 
 
+@pytest.mark.usefixtures("full")
 async def test_an_open_conversation_goes_on_where_it_was(memory: Memory) -> None:
-    await filled(memory)
     await forget(memory, ForgetTarget(text=FACT))
     answer = await observe(memory, NewTurn("agent", "It is safe.", session="open"), CALLER)
     assert (answer.turn, answer.recorded) == (2, True)
@@ -121,8 +120,8 @@ async def test_continued_transcripts_still_find_each_other(memory: Memory, place
     assert holding(place, "zephyr") == []
 
 
+@pytest.mark.usefixtures("full")
 async def test_a_line_of_which_nothing_is_left_goes_and_others_keep_a_mark(memory: Memory) -> None:
-    await filled(memory)
     await forget(memory, ForgetTarget(text=FACT))
     core = memory.files.read_text("knowledge/memory/MEMORY.md")
     assert "[forgotten]" not in core
@@ -135,8 +134,8 @@ async def test_a_line_of_which_nothing_is_left_goes_and_others_keep_a_mark(memor
 
 
 @pytest.mark.folder_only
+@pytest.mark.usefixtures("full")
 async def test_the_request_is_kept_as_hashes_and_committed_with_a_trailer(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
     receipt = await forget(memory, ForgetTarget(text=FACT))
     line = json.loads((workspace / "forgotten.jsonl").read_text())
     assert line["id"] == receipt.id
@@ -147,8 +146,8 @@ async def test_the_request_is_kept_as_hashes_and_committed_with_a_trailer(memory
     assert "forgotten.jsonl" in git(workspace, "show", "--stat", "HEAD")
 
 
+@pytest.mark.usefixtures("full")
 async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memory: Memory, place: Path | str) -> None:
-    await filled(memory)
     before = {path: memory.files.read_bytes(path) for path in memory.files.everything() if path.endswith(".md")}
     receipt = await plan_forget(memory, ForgetTarget(text=FACT))
     assert not receipt.done
@@ -169,8 +168,8 @@ async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memo
     assert receipt.done is False
 
 
+@pytest.mark.usefixtures("full")
 async def test_conversations_and_pages_are_listed_before_copies_also_if_there_are_many(memory: Memory) -> None:
-    await filled(memory)
     for number in range(50):
         memory.files.write_atomic(f".local/cold-storage/x/{number}.md", f"{FACT}\n")
     shown = as_text(await plan_forget(memory, ForgetTarget(text=FACT)))
@@ -196,8 +195,8 @@ async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, place: Pat
 
 @pytest.mark.parametrize("stage", ["files", "backup of the history"])  # tests/end_to_end/test_forget.py has the others
 @pytest.mark.both_engines
+@pytest.mark.usefixtures("full")
 async def test_what_was_interrupted_is_carried_on(memory: Memory, place: Path | str, stage: str) -> None:
-    await filled(memory)
     if isinstance(place, str) and stage in ("git", "backup of the history"):
         stage = "versions"
 
@@ -224,8 +223,8 @@ async def test_what_was_interrupted_is_carried_on(memory: Memory, place: Path | 
     assert await finish(memory) == []
 
 
+@pytest.mark.usefixtures("full")
 async def test_two_at_once_do_not_mix(memory: Memory) -> None:
-    await filled(memory)
     held = memory.locks.try_exclusive("forget")
     assert held is not None
     with pytest.raises(Conflict, match="another `forget`"):
@@ -279,8 +278,8 @@ async def test_pages_of_the_state_that_rows_left_behind_are_gone(memory: Memory,
     assert holding(workspace, "zephyr") == []
 
 
+@pytest.mark.usefixtures("full")
 async def test_a_turn_is_forgotten_with_what_was_derived_from_it(memory: Memory) -> None:
-    await filled(memory)
     (path,) = memory.transcripts.find("old")
     memory.files.write_atomic(
         "knowledge/memory/lessons.md",
@@ -316,8 +315,8 @@ async def test_a_short_turn_is_forgotten_only_where_it_was_said(memory: Memory) 
 
 
 @pytest.mark.both_engines
+@pytest.mark.usefixtures("full")
 async def test_a_whole_conversation_is_forgotten_and_stays_so(memory: Memory, place: Path | str) -> None:
-    await filled(memory)
     await forget(memory, ForgetTarget(session="open"))
     (path,) = memory.transcripts.find("open")
     assert "safe" not in memory.files.read_text(path)

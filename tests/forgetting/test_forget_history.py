@@ -20,7 +20,7 @@ from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import examine_secrets
 from mcp_server.text.forgotten import Forgotten
-from tests.forgetting.vault import CALLER, FACT, PIECES, filled, said
+from tests.forgetting.vault import CALLER, FACT, PIECES, said
 from tests.gitting import git
 from tests.holding import holding, in_git, named
 from tests.text.secret_samples import BY_CONTEXT, BY_FORM
@@ -28,8 +28,8 @@ from tests.text.secret_samples import BY_CONTEXT, BY_FORM
 pytestmark = [pytest.mark.anyio, pytest.mark.folder_only]
 
 
+@pytest.mark.usefixtures("full")
 async def test_with_history_no_object_of_git_holds_it(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
     git(workspace, "tag", "-a", "before-the-vaults-code-is-47-11-zephyr", "-m", f"Tag: {FACT}")
     git(workspace, "branch", "side")
     (workspace / "knowledge/reference/notes.md").write_text(f"# stashed\n\n{FACT} in the stash\n")
@@ -64,10 +64,10 @@ async def test_with_history_no_object_of_git_holds_it(memory: Memory, workspace:
     assert git(workspace, "config", "user.name") == "Ana"
 
 
+@pytest.mark.usefixtures("full")
 async def test_a_subject_with_other_line_ends_in_it_keeps_its_place_in_the_reflog(
     memory: Memory, workspace: Path
 ) -> None:
-    await filled(memory)
     git(workspace, "commit", "--quiet", "--allow-empty", "-m", "a\u2028main main odd\x0cone")
     git(workspace, "branch", "odd\u2028one")
     before = git(workspace, "log", "-g", "--format=%gs").count("commit")
@@ -76,8 +76,8 @@ async def test_a_subject_with_other_line_ends_in_it_keeps_its_place_in_the_reflo
     assert git(workspace, "fsck", "--strict") == ""
 
 
+@pytest.mark.usefixtures("full")
 async def test_the_backup_still_holds_it_and_can_be_read(memory: Memory, workspace: Path, tmp_path: Path) -> None:
-    await filled(memory)
     receipt = await forget(memory, ForgetTarget(text=FACT), history=True)
     assert receipt.backup is not None
     bundle = Path(receipt.backup)
@@ -87,8 +87,8 @@ async def test_the_backup_still_holds_it_and_can_be_read(memory: Memory, workspa
     assert in_git(tmp_path / "restored", "zephyr")
 
 
+@pytest.mark.usefixtures("full")
 async def test_old_transcripts_in_history_can_still_be_read(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
     await forget(memory, ForgetTarget(text=FACT), history=True)
     commits = git(workspace, "rev-list", "HEAD").splitlines()
     texts = [
@@ -102,8 +102,8 @@ async def test_old_transcripts_in_history_can_still_be_read(memory: Memory, work
         assert memory.transcripts.read("scratch/then.md").turns
 
 
+@pytest.mark.usefixtures("full")
 async def test_a_merge_in_progress_is_finished_first(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
     (workspace / ".git/MERGE_HEAD").write_text(git(workspace, "rev-parse", "HEAD"))
     with pytest.raises(Refused, match="finish or abort"):
         await forget(memory, ForgetTarget(text=FACT), history=True)
@@ -120,8 +120,8 @@ async def test_a_workspace_without_git_says_what_it_could_not_do(
     assert holding(workspace, "zephyr") == []
 
 
+@pytest.mark.usefixtures("full")
 async def test_staged_changes_and_a_detached_head_are_rewritten_too(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
     (workspace / "knowledge/reference/notes.md").write_text(f"# Staged\n\nOld: {FACT}\n")
     git(workspace, "add", "knowledge/reference/notes.md")
     (workspace / "knowledge/reference/notes.md").write_text("# Staged\n\nNew\n")
@@ -133,10 +133,10 @@ async def test_staged_changes_and_a_detached_head_are_rewritten_too(memory: Memo
     assert (workspace / "knowledge/reference/notes.md").read_text() == "# Staged\n\nNew\n"
 
 
+@pytest.mark.usefixtures("full")
 async def test_history_that_others_share_is_refused_before_anything_changes(
     memory: Memory, workspace: Path, tmp_path: Path
 ) -> None:
-    await filled(memory)
     git(workspace, "worktree", "add", "--quiet", str(tmp_path / "elsewhere"), "-b", "other")
     with pytest.raises(Refused, match="worktree"):
         await forget(memory, ForgetTarget(text=FACT), history=True)
@@ -152,8 +152,8 @@ async def test_history_that_others_share_is_refused_before_anything_changes(
     assert unfinished_sentences(memory) == []
 
 
+@pytest.mark.usefixtures("full")
 async def test_a_remote_is_named(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
     git(workspace, "remote", "add", "backup", "https://example.org/x.git")
     receipt = await plan_forget(memory, ForgetTarget(text=FACT))
     assert receipt.history.remotes == ("backup",)

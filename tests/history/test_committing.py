@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.app import open_memory
+from mcp_server.conversations import closed_sessions
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pending
 from mcp_server.conversations.observe import NewTurn, Observed, observe
 from mcp_server.conversations.read import read
@@ -27,7 +28,7 @@ from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import git, subjects, write
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 TESTS = Caller(source="tests")
 
@@ -75,13 +76,8 @@ async def test_knowledge_is_committed_every_half_hour_and_not_before(
     assert swept is not None
     assert subjects(workspace)[0] == "memory: people/ana: new"
     assert await commit_if_due(memory) is None
-
-
-async def test_a_clock_that_was_set_back_does_not_stop_the_cadence(memory: Memory, clock: Clock) -> None:
-    await commit_changes(memory)
     clock.forward(days=-3)
-
-    assert await commit_if_due(memory) is not None
+    assert await commit_if_due(memory) is not None, "the clock was set back"
 
 
 async def test_each_kind_of_change_is_a_commit_of_its_own(memory: Memory, workspace: Path) -> None:
@@ -112,6 +108,7 @@ async def test_a_secret_a_conflict_and_too_long_a_memory_are_left_out_and_named(
     swept = await commit_changes(memory)
 
     assert set(swept.left_out) == {"knowledge/reference/keys.md", "topics/x.md", CORE}
+    assert dataclasses.asdict(await committing.report(memory)) == dataclasses.asdict(swept)
     assert subjects(workspace)[0] == "memory: people/ana: new"
     assert KEY not in git(workspace, "log", "-p")
     problems = "\n".join((await status(memory, "git")).problems)
@@ -170,10 +167,11 @@ async def test_a_conversation_that_goes_on_is_not_committed_and_one_that_is_over
     assert git(workspace, "log", "-1", "--format=%b") == f"Session: {ended.path}"
 
 
-@pytest.mark.parametrize(("waiting", "commits"), [(10, 10), (11, 1)])
+@pytest.mark.parametrize(("waiting", "commits"), [(2, 2), (3, 1)])
 async def test_conversations_that_wait_get_a_commit_each_and_many_of_them_one(
-    workspace: Path, clock: Clock, waiting: int, commits: int
+    workspace: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, waiting: int, commits: int
 ) -> None:
+    monkeypatch.setattr(closed_sessions, "MOST_ALONE", 2)
     async with open_memory(workspace, OFF, clock=clock) as memory:
         for number in range(waiting):
             await said(memory, "hello", f"s{number}")
@@ -184,7 +182,7 @@ async def test_conversations_that_wait_get_a_commit_each_and_many_of_them_one(
         assert (await commit_pending(memory))[1] == ""
         assert await memory.state.entries(PENDING_COMMITS) == {}
 
-    said_so = ["conversation: 11 that waited"] if commits == 1 else ["conversation: hello"] * 10
+    said_so = ["conversation: 3 that waited"] if commits == 1 else ["conversation: hello"] * 2
     assert subjects(workspace) == [*said_so, BEGINNING]
     held = git(workspace, "ls-tree", "-r", "--name-only", "HEAD").split("\n")
     for folder in ("raw/conversations/", "checkpoints/"):
@@ -260,13 +258,6 @@ async def test_a_file_that_git_cannot_take_in_does_not_stop_the_others(memory: M
     assert len(git(workspace, "ls-files", "knowledge/people").split("\n")) == 6
 
 
-async def test_no_message_goes_out_without_the_fields_of_the_report(memory: Memory, workspace: Path) -> None:
-    write(workspace, CORE, "- x\n" * 300)
-    swept = await commit_changes(memory)
-
-    assert dataclasses.asdict(await committing.report(memory)) == dataclasses.asdict(swept)
-
-
 async def test_the_setting_takes_our_hooks_away_and_brings_them_back(workspace: Path) -> None:
     hook = workspace / ".git" / "hooks" / "pre-commit"
     async with open_memory(workspace, KEYWORDS_ONLY):
@@ -327,15 +318,10 @@ async def test_days_are_those_of_the_user(workspace: Path, clock: Clock) -> None
     async with open_memory(workspace, {**KEYWORDS_ONLY, **zone}, clock=clock) as memory:
         await learned(memory, "x")  # 18:45 UTC is the next morning there
         clock.forward(days=1)
+        off = {"CONTEXT_MANAGER_GIT__AUTO_TAG_DAILY": "false"}
+        async with open_memory(workspace, {**KEYWORDS_ONLY, **off}, clock=clock) as without:
+            assert await tag_days(without) == []
         assert "memory/daily/2026-02-17" in await tag_days(memory)
-
-
-async def test_without_the_setting_nothing_is_tagged(workspace: Path, clock: Clock) -> None:
-    off = {"CONTEXT_MANAGER_GIT__AUTO_TAG_DAILY": "false"}
-    async with open_memory(workspace, {**KEYWORDS_ONLY, **off}, clock=clock) as memory:
-        await learned(memory, "x")
-        clock.forward(days=9)
-        assert await tag_days(memory) == []
 
 
 async def test_a_milestone_holds_also_what_was_not_committed_yet(memory: Memory, workspace: Path) -> None:
@@ -406,17 +392,12 @@ def refused(path: str, after: str | None, before: str | None = None, **rules: bo
     return refusal(path, after, before, **rules) or ""
 
 
-@pytest.mark.parametrize(
-    ("lines", "is_refused", "is_warned"),
-    [(180, False, False), (181, False, True), (220, False, True), (221, True, True)],
-)
-def test_core_memory_has_a_cap(lines: int, is_refused: bool, is_warned: bool) -> None:
-    text = "- x\n" * lines
-
-    assert bool(refused(MEMORY, text)) is is_refused
-    assert bool(warning(MEMORY, text)) is is_warned
-    assert not refused("knowledge/people/a.md", text)
-    assert bool(refused(MEMORY, text.removesuffix("\n"))) is is_refused  # a last line without an end counts
+def test_core_memory_has_a_cap() -> None:
+    texts = {lines: "- x\n" * lines for lines in (180, 181, 220, 221)}
+    assert [lines for lines, text in texts.items() if warning(MEMORY, text)] == [181, 220, 221]
+    assert [lines for lines, text in texts.items() if refused(MEMORY, text)] == [221]
+    assert refused(MEMORY, texts[221].removesuffix("\n")), "a last line without an end counts"
+    assert not refused("knowledge/people/a.md", texts[221])
 
 
 def test_a_new_secret_stays_out_and_its_line_is_named() -> None:

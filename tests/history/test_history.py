@@ -75,7 +75,10 @@ async def test_where_a_thing_comes_from_names_commit_and_conversation(memory: Me
     await observe(memory, NewTurn("user", "Ana moved to Basel", "s1"), TESTS)
     await remember(memory, NewFact("Ana moved to Basel", session="s1"), TESTS)
     await commit_changes(memory)
-    path = (await end_session(memory, "s1")).path
+    ended = await end_session(memory, "s1")
+    path = ended.path
+    assert (await revert(memory, ended.committed or "", USER, apply=True)).paths == (), "conversations stay"
+    assert memory.files.exists(path)
     write(memory.disk.root, "knowledge/people/bo.md", "# Bo\n\n- plays [src: 7](/raw/conversations/x.md)\n")
 
     (fact,) = await history.where(memory, "moved  to basel")
@@ -251,15 +254,6 @@ async def test_a_revert_refuses_what_it_must_not_do(memory: Memory, workspace: P
     git(workspace, "add", ANA)
     with pytest.raises(Refused, match="staged"):
         await revert(memory, last, USER, apply=True)
-
-
-async def test_a_revert_leaves_conversations_alone(memory: Memory, workspace: Path) -> None:
-    await observe(memory, NewTurn("user", "hello", "s1"), TESTS)
-    ended = await end_session(memory, "s1")
-    assert ended.committed is not None
-
-    assert (await revert(memory, ended.committed, USER, apply=True)).paths == ()
-    assert (workspace / ended.path).exists()
 
 
 async def test_a_commit_that_was_taken_back_comes_back_by_recover(memory: Memory, workspace: Path) -> None:
@@ -451,7 +445,7 @@ def test_a_name_with_a_line_end_writes_no_line_of_the_message() -> None:
 def test_a_secret_that_leaves_is_not_quoted_and_no_half_of_it() -> None:
     """It is longer than what a message quotes."""
     secret = "ghp_" + "a1B2c3D4" * 4
-    for words in range(30):
+    for words in (0, 5, 10, 15):
         made = message("memory", [change(MEMORY, f"- {'my ' * words}{secret}\n- b\n", "- b\n")])
         assert "ghp_" not in made
 
@@ -476,4 +470,3 @@ def test_a_model_writes_no_trailers() -> None:
     changes = [change(MEMORY, "# A\n", "# A\n- b\n")]
     worded = read_answer("memory: b\n\nall of it\nForget: everything\n Session: raw/x.md", "memory", changes)
     assert worded == "memory: b\n\nall of it"
-    assert read_answer("memory: \x1b[31mb", "memory", changes) is None

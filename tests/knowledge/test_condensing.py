@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import NotFound, Refused
 from mcp_server.knowledge.condense import condense
@@ -87,15 +86,6 @@ async def test_a_line_of_memory_follows_its_project_and_a_line_by_hand_stays(mem
     assert "decided: I decided to sell the boat of Ana" in text
     assert "Postgres" not in text
     assert by_hand in text.splitlines()
-
-
-async def test_a_projects_decision_is_shown_to_its_sessions_once(memory: Memory, clock: Clock) -> None:
-    await said(memory, clock, DECISION, project="Atlas")
-    await condense(memory, "daily")
-    await condense(memory, "weekly")
-    seen = await compile_context(memory, CompileRequest(project="Atlas"), Caller())
-    assert seen.text.count("keep Postgres 15 for the billing tables") == 1
-    assert "keep Postgres 15" in memory.files.read_text("knowledge/projects/atlas/context.md")
 
 
 async def test_a_dry_run_changes_nothing_and_says_what_would(memory: Memory, clock: Clock) -> None:

@@ -99,25 +99,6 @@ async def test_a_dry_run_says_what_would_be_written_and_writes_nothing(memory: M
     }
 
 
-async def test_what_somebody_wrote_into_the_file_stays(memory: Memory) -> None:
-    own = "# Ana\n\nMy oldest friend.\n\n## About\n- 2020-01-01: likes being called Anči\n"
-    memory.files.write_atomic(ANA, own)
-    await record_session(memory, talk("I'm a nurse at the county hospital."))
-    await extract(memory)
-    text = memory.files.read_text(ANA)
-    assert "Ana: I'm a nurse at the county hospital." in text
-    assert [line for line in text.splitlines() if "[src:" not in line] == own.splitlines()
-
-
-async def test_two_conversations_that_say_the_same_make_one_line(memory: Memory) -> None:
-    await record_session(memory, talk("I'm a nurse at the county hospital."))
-    await record_session(memory, talk("I'm a nurse at the county hospital.", session="talk-2", days=9))
-    await extract(memory, names=["people"])
-    (line,) = [line for line in memory.files.read_text(ANA).splitlines() if "nurse" in line]
-    assert line.count("[src: ") == 2
-    assert line.startswith("- 2023-05-08: ")
-
-
 async def test_an_open_conversation_is_read_only_when_it_is_asked_for(memory: Memory) -> None:
     await observe(memory, NewTurn("user", "I live in Lisbon with my sister.", session="s"), Caller())
     assert (await extract(memory)).read == 0

@@ -8,7 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.knowledge.extractors import REGISTRY, Context, context_of, is_worth_a_line
+from mcp_server.knowledge.extractors import (
+    LONGEST_LABELED,
+    REGISTRY,
+    Context,
+    context_of,
+    is_worth_a_line,
+    labeled_lessons,
+)
 from mcp_server.knowledge.summaries import JOURNAL_LINES
 from mcp_server.model import Role, Turn
 from mcp_server.text.destinations import place_of
@@ -409,3 +416,31 @@ def test_of_what_was_taken_out_nothing_is_derived() -> None:
 def test_the_same_turns_give_the_same_lines() -> None:
     said = talk(("user", "I moved to Lisbon. I love fado and sardines."), name="Ana")
     assert [by(name, said) for name in REGISTRY] == [by(name, said) for name in REGISTRY]
+
+
+@pytest.mark.parametrize(
+    ("text", "lesson"),
+    [
+        ("Lesson learned: never bake at three hundred degrees.", "never bake at three hundred degrees."),
+        ("- **Root cause:** the thermostat was loose", "the thermostat was loose"),
+        ("Fine. Gotcha - the oven heats twice.\nGotcha: the oven heats twice.", "the oven heats twice."),
+        (f"Lesson: {'salt last ' * 30}", f"{'salt last ' * 20}"[:-1] + "…"),
+    ],
+)
+def test_a_labeled_lesson_is_found_once(text: str, lesson: str) -> None:
+    assert labeled_lessons(text) == [lesson]
+    assert len(lesson) <= LONGEST_LABELED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Root cause: was it SQLite?",
+        "Lesson: it",
+        "```\n# Lesson: write the parser\n```",
+        "We talked about the lesson plan.",
+        "",
+    ],
+)
+def test_other_lines_are_no_lessons(text: str) -> None:
+    assert labeled_lessons(text) == []

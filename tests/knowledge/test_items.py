@@ -191,19 +191,6 @@ async def test_hand_written_lines_among_derived_ones_keep_their_places(memory: M
     assert [row[2:12] for row in added if row.startswith("- ")] == ["2026-01-28"]
 
 
-async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock) -> None:
-    own = (
-        "# Atlas\n\nOur backend.\n\n## Key Decisions\n\n- no microservices, ever\n\n## Notes\n- Bo knows the cluster\n"
-    )
-    memory.files.write_atomic(PAGE, own)
-    await talk(memory, clock, "first", 0, *FIRST)
-    await talk(memory, clock, "second", 2, *SECOND)
-    await extract(memory)
-    await extract(memory, anew=True)
-    kept = [row for row in memory.files.read_text(PAGE).splitlines() if row in own.splitlines()]
-    assert [row for row in kept if row] == [row for row in own.splitlines() if row]
-
-
 async def test_every_context_of_the_project_shows_current_items_and_no_replaced_ones(
     memory: Memory, clock: Clock
 ) -> None:
@@ -238,8 +225,6 @@ async def test_docs_and_tests_for_the_parser_are_two_open_items(memory: Memory, 
     [
         ({"drop": ["i4"], "add": [{"kind": "fact", "turn": 16, "quote": "It writes a CSV file."}]}, True),
         ("Looks fine to me!", False),
-        ({"drop": ["i1", "i2", "i3", "i4"]}, False),
-        ({"add": [{"kind": "rule", "turn": 3, "quote": "never deploy on a Friday"}]}, False),
         (LlmUnavailable("cap"), False),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -28,12 +27,12 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.storage.values import Change
 from mcp_server.text.entries import Line
-from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.conftest import KEYWORDS_ONLY, Clock, copied
 from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
 from tests.preloaded import python
 from tests.understanding.talks import BERTH, HELLO, PROPOSAL
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 async def say(memory: Memory, clock: Clock, session: str, *said: str, start: int = 0) -> None:
@@ -46,7 +45,7 @@ async def say(memory: Memory, clock: Clock, session: str, *said: str, start: int
 
 @asynccontextmanager
 async def another(root: Path, new_workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
-    shutil.copytree(new_workspace, root)
+    copied(new_workspace, root)
     async with open_memory(root, KEYWORDS_ONLY, clock=clock) as opened:
         yield opened
 
@@ -219,12 +218,15 @@ from mcp_server.knowledge.extract import refresh
 from mcp_server.app import open_memory
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.state import LocalState
-from tests.conftest import KEYWORDS_ONLY
+from mcp_server.understanding import encoder
 from tests.killing import die_at
+
+encoder.read = lambda messages: None  # as `fast_notes` does
 
 async def main():
     now = datetime.fromisoformat(sys.argv[3])
-    async with open_memory(Path(sys.argv[1]), KEYWORDS_ONLY, clock=lambda: now) as memory:
+    keywords_only = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
+    async with open_memory(Path(sys.argv[1]), keywords_only, clock=lambda: now) as memory:
         die_at(int(sys.argv[2]), (durable, "put"), (LocalState, "put"), (LocalState, "remove"))
         await refresh(memory)
         await extract_pending(memory)
@@ -238,7 +240,7 @@ anyio.run(main)
 async def test_a_kill_at_any_step_changes_no_byte_of_the_result(
     new_workspace: Path, workspace: Path, clock: Clock, tmp_path: Path, ended: bool
 ) -> None:
-    shutil.copytree(new_workspace, workspace)
+    copied(new_workspace, workspace)
     own = "# Atlas\n\n## Key Decisions\n- by hand\n\n## Replaced decisions\n\n- old, by hand\n\n## Notes\n"
 
     async def finished(root: Path) -> str:
@@ -264,12 +266,12 @@ async def test_a_kill_at_any_step_changes_no_byte_of_the_result(
         else:
             shown = memory.files.read_text(PAGE)
             await say(memory, clock, "second", *SECOND[2:], start=4)
-    shutil.copytree(workspace, tmp_path / "reference")
+    copied(workspace, tmp_path / "reference")
     expected = await finished(tmp_path / "reference")
     killed = 0
     for step in range(1, 30):
         root = tmp_path / f"step-{step}"
-        shutil.copytree(workspace, root)
+        copied(workspace, root)
         done = await anyio.run_process(python("-c", KILLED, str(root), str(step), clock.now.isoformat()), check=False)
         assert done.returncode in (0, -9), done.stderr.decode()
         killed += done.returncode == -9

@@ -21,11 +21,9 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.destinations import MEMORY
-from mcp_server.text.markdown import split_front_matter
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import git
-from tests.knowledge.test_condensing import talked
 from tests.knowledge.test_extract import ANA, talk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.folder_only]
@@ -66,22 +64,6 @@ async def test_the_same_extractors_make_the_same_memory(memory: Memory) -> None:
     live, again = found.versions
     assert (live.files, live.lines, live.sources) == (again.files, again.lines, again.sources)
     assert found.deltas["again"].files == ()
-
-
-async def test_a_full_day_of_the_journal_is_the_same_in_a_reconstruction(memory: Memory, clock: Clock) -> None:
-    for number, project in enumerate(("Atlas", "Bakery", "Atlas", "Harbor")):
-        await talked(memory, clock, number, project)
-        await extract(memory)
-    (journal,) = memory.files.walk("knowledge/journal/")
-    live = memory.files.read_text(journal.path)
-    assert live.count("\n- ") == 10
-    made = await reconstruct(memory, "again")
-    assert made.place is not None
-    assert body_of((Path(made.place) / journal.path).read_text()) == body_of(live)
-
-
-def body_of(text: str) -> str:
-    return split_front_matter(text).body
 
 
 async def test_what_people_wrote_survives_another_algorithm(memory: Memory) -> None:

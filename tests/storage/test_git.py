@@ -178,7 +178,7 @@ from mcp_server.storage.local.git.repository import Repository
 from tests.killing import die_at
 git = Git(Path(sys.argv[1]))
 writing = {"read-tree", "update-index", "write-tree", "commit-tree", "update-ref"}
-die_at(int(sys.argv[2]), (Repository, "run"), writing=frozenset(writing))
+die_at(int(sys.argv[2]), (Repository, "run"), having=writing)
 print(git.commit_files(["a.md"], "memory: killed").commit, flush=True)
 """
 
