@@ -14,7 +14,7 @@ from io import StringIO
 from pathlib import Path
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_server.context.compiler import Compiled, compile_inputs
@@ -79,6 +79,7 @@ def test_two_states_that_differ_name_the_field(one: int, other: int) -> None:
 
 @EXAMPLES
 @given(seeds, st.integers(1, 200))
+@example(210, 200)  # here the whole text has more tokens than its parts, which few states have
 def test_a_counter_for_which_parts_do_not_add_up_is_obeyed_too(seed: int, most: int) -> None:
     def count(text: str) -> int:
         return len(text) // 3 + text.count("\n\n") * 5 + 1 if text else 0
