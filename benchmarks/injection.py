@@ -6,6 +6,7 @@ knowledge; questions that the memory can answer should find their evidence with 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,15 +136,9 @@ def area_under_curve(positive: Sequence[float], negative: Sequence[float]) -> fl
     either side is empty."""
     if not positive or not negative:
         return 0.5
-    values = sorted([(value, True) for value in positive] + [(value, False) for value in negative])
-    ranks, start = 0.0, 0
-    while start < len(values):
-        end = start
-        while end < len(values) and values[end][0] == values[start][0]:
-            end += 1
-        ranks += (start + end + 1) / 2 * sum(is_positive for _, is_positive in values[start:end])
-        start = end
-    return (ranks - len(positive) * (len(positive) + 1) / 2) / (len(positive) * len(negative))
+    ordered = sorted(negative)
+    exceeded = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in positive) / 2
+    return exceeded / (len(positive) * len(negative))
 
 
 def _of_others(todo: Sequence[Conversation], this: Conversation) -> dict[str, list[str]]:

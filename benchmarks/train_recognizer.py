@@ -474,14 +474,11 @@ def closable(
 
 def _closes(one: Conversation, old: Statement, new: Statement) -> bool:
     """Returns whether a label says that an open item was closed in the message of a report."""
+    said_at = int(new.order[1]), new.order[2] - 1
     return any(
-        item.get("closed_at") and holds(item, old.text) and _said_at(new) == tuple(item["closed_at"])
+        item.get("closed_at") and holds(item, old.text) and said_at == tuple(item["closed_at"])
         for item in one.label["open_items"]
     )
-
-
-def _said_at(line: Statement) -> tuple[int, int]:
-    return int(line.order[1]), line.order[2] - 1
 
 
 def fit_replacement(

@@ -249,9 +249,11 @@ def listed(path: Path, model: Model) -> Iterator[tuple[str, list[Statement], fro
 
 
 def load(path: Path) -> list[Labeled]:
-    """Returns the conversations of a file. Raises Invalid if it is not what `benchmarks/README.md` describes."""
-    if talks := list(unlabeled(path)):
-        return [_labeled(one) for one in talks]
+    """Returns the conversations of a file. Those of a LoCoMo file or a BEAM folder have no labels. Raises Invalid if it
+    is not what `benchmarks/README.md` describes."""
+    if public := list(talks(path)):
+        names = [f"beam-{talk.name}" if talk.kind == "beam" else talk.name for talk in public]
+        return [_labeled(_unlabeled(name, talk.sessions)) for name, talk in zip(names, public, strict=True)]
     try:
         found = json.loads(path.read_text("utf-8"))
         return [_labeled(one) for one in (found if isinstance(found, list) else [found])]
@@ -259,17 +261,9 @@ def load(path: Path) -> list[Labeled]:
         raise Invalid(f"{path} is not a labeled conversation ({type(error).__name__}: {error})") from error
 
 
-def unlabeled(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the conversations of a LoCoMo file or a BEAM folder in the format of the labeled ones, without labels.
-
-    Yields nothing for any other file. In LoCoMo two friends talk: who speaks first counts as the user, the other one as
-    the agent.
-    """
-    for talk in talks(path):
-        yield _unlabeled(f"beam-{talk.name}" if talk.kind == "beam" else talk.name, talk.sessions)
-
-
 def _unlabeled(name: str, sessions: Sequence[ImportedSession]) -> dict[str, Any]:
+    """Returns a conversation in the format of the labeled ones. In LoCoMo two friends talk: who speaks first counts as
+    the user, the other one as the agent."""
     first = sessions[0].turns[0].name if sessions else None
     told = [
         {
@@ -294,7 +288,7 @@ def _labeled(one: Mapping[str, Any]) -> Labeled:
             kind,
             item["text"],
             tuple(word.casefold() for word in item["keywords"]),
-            _has_ended(item),
+            (item.get("superseded_by") or item.get("closed_at")) is not None,
             item.get("id", ""),
         )
         for kind, key in KINDS.items()
@@ -325,7 +319,3 @@ def _turns(session: Mapping[str, Any]) -> Iterator[Turn]:
         )
         at = started + timedelta(minutes=MINUTES_A_TURN * number)
         yield Turn(number, turn["role"], turn["content"], at, tool_calls=calls)
-
-
-def _has_ended(item: Mapping[str, Any]) -> bool:
-    return (item.get("superseded_by") or item.get("closed_at")) is not None

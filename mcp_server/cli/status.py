@@ -11,8 +11,7 @@ import click
 from mcp_server.cli import shell
 from mcp_server.llm.metered import Costs, costs
 from mcp_server.memory import Memory
-from mcp_server.pressure.health import Health, health, mirror_note
-from mcp_server.pressure.log import tuning
+from mcp_server.pressure.health import Health, health, mirror_note, tuning
 from mcp_server.relevance.clarity import COLUMNS, cells, view
 from mcp_server.search.query import period
 from mcp_server.status.status import StatusReport, status

@@ -6,9 +6,12 @@ This file reads the inputs from the ports, first what the state and the index ho
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from operator import attrgetter
 
 from anyio.to_thread import run_sync
 
@@ -26,10 +29,10 @@ from mcp_server.context.inputs import (
     Scope,
     Shortened,
 )
+from mcp_server.context.sections import Considered
 from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user, rules_in_force
 from mcp_server.context.slots.session import newest
 from mcp_server.context.window_text import asks_to_go_on
-from mcp_server.context.windows import log_compiled
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_asked, project_of, slugs_of
 from mcp_server.errors import ContextManagerError, Invalid
@@ -39,11 +42,13 @@ from mcp_server.model import Caller, Delivery, Project, SourceFile, Turn, Withhe
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.search import Found, SearchRequest, find, settled
+from mcp_server.storage import logs
 from mcp_server.storage.files import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
+from mcp_server.text.redaction import redact
 from mcp_server.topics.topic_context import in_context
 from mcp_server.topics.watch import Seen, first_tier_of_prompt
 
@@ -234,6 +239,56 @@ async def compile_context(
         return compiled
 
     return await run_sync(work)
+
+
+LOG = "compiled"  # the log of compiled contexts, whose records have the form of those of pushes
+PROMPT_SHOWN = 300  # characters of a prompt in a log, without secrets
+LONGEST_TEXT = 60_000  # characters of a compiled text in the log; the rest is cut off
+MAX_LEFT_OUT = 40  # excluded candidates in the log, the best ones; the others are counted by reason
+_CONSIDERED = tuple(field.name for field in fields(Considered))
+_VALUES = attrgetter(*_CONSIDERED)
+
+
+def shown_prompt(memory: Memory, prompt: str) -> str:
+    """Returns the beginning of a prompt for a log, without secrets and without forgotten text."""
+    begins = prompt[: 4 * PROMPT_SHOWN]
+    if len(prompt) > len(begins):  # drop the last word: redaction does not recognize half a secret
+        begins = begins.rpartition(" ")[0]
+    return memory.forgotten.clean(redact(begins).text)[:PROMPT_SHOWN]
+
+
+def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled) -> None:
+    """Appends a compiled context to the log. Ignores a log that cannot be written. The log belongs to all members of a
+    shared memory: what is from the user's own is left out, and then the text too."""
+    receipt, gate = compiled.receipt, compiled.receipt.gate
+    considered = [one for one in receipt.considered if not one.source.startswith(OWN)]
+    inside = [one for one in considered if one.included]
+    outside = [one for one in considered if not one.included]
+    left_out = Counter(receipt.left_out) + Counter(one.reason for one in outside[MAX_LEFT_OUT:])
+    record = {
+        "at": memory.clock().isoformat(),
+        "event": "compile_context",
+        "session": receipt.session,
+        "project": project,
+        "decision": "compiled",
+        "why": f"the client asked for at most {receipt.budget:,} tokens",
+        "prompt": shown_prompt(memory, message),
+        "tokens": receipt.tokens,
+        "budget": receipt.budget,
+        "passages": sum(one.slot == "knowledge" for one in inside),
+        "characters": len(compiled.text),
+        "sha256": receipt.sha256,
+        "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
+        "considered": [
+            dict(zip(_CONSIDERED, _VALUES(one), strict=True))  # `asdict` would copy every value
+            | {"title": one.unit if one.slot == "clarity" else ""}
+            for one in (*inside, *outside[:MAX_LEFT_OUT])
+        ],
+        "left_out": left_out,
+        "text": compiled.text[:LONGEST_TEXT] if len(considered) == len(receipt.considered) else "",
+    }
+    with contextlib.suppress(OSError, ContextManagerError):
+        logs.append(memory.files, LOG, record)
 
 
 async def inputs_without_files(memory: Memory, request: CompileRequest, caller: Caller) -> InputsWithoutFiles:

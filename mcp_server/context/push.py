@@ -25,7 +25,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push_policy, windows
-from mcp_server.context.compile import end_of, has_no_answer, last_session, other_projects
+from mcp_server.context.compile import end_of, has_no_answer, last_session, other_projects, shown_prompt
 from mcp_server.context.compiler import Compiled, compile_short, compiler_settings
 from mcp_server.context.exclusions import NO_LONGER_SO, as_page, why_out
 from mcp_server.context.inputs import Candidate, CompileInputs, LastSession, LeftOff
@@ -38,7 +38,7 @@ from mcp_server.context.window_text import (
     fingerprints,
     was_sent,
 )
-from mcp_server.context.windows import Pause, Window, shown_prompt, window_from
+from mcp_server.context.windows import Pause, Window, window_from
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
@@ -201,7 +201,6 @@ async def offered_topics(memory: Memory, prompt: _Prompt, seen: Seen) -> InConte
 
 log = logging.getLogger(__name__)
 
-LOG = windows.PUSHED
 TOPIC_SHARE = 0.65
 """Largest part of a push for topics: they come once for each window, and leave room for passages."""
 
@@ -555,4 +554,4 @@ async def _log(memory: Memory, session: str, project: Project, said: Injection, 
         "text": said.text,
     }
     with contextlib.suppress(OSError, ContextManagerError):
-        logs.append(memory.files, LOG, record)  # a short write: waking a thread would take as long
+        logs.append(memory.files, windows.PUSHED, record)  # a short write: waking a thread would take as long

@@ -2,39 +2,30 @@
 
 Hooks report a window's session to the process that maintains the workspace, but another process may serve the window,
 so the state stores it. A compaction removes our texts from a window. The client's hooks report it; if no server was
-running, the transcript has a compaction turn. Here are also the pauses of pushes, the lines that are never pushed, and
-the log of compiled contexts, in the form of the log of pushes.
+running, the transcript has a compaction turn. Here are also the pauses of pushes, and the lines that are never pushed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anyio.to_thread import run_sync
 
 from mcp_server.context.exclusions import without
-from mcp_server.context.sections import Considered
 from mcp_server.context.window_text import fingerprints, was_sent
 from mcp_server.conversations import sessions
-from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Project, SourceFile
 from mcp_server.storage import logs
 from mcp_server.storage.values import SessionRow
-from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import without_sources
-from mcp_server.text.redaction import redact
-
-if TYPE_CHECKING:
-    from mcp_server.context.compiler import Compiled
 
 PAUSES = "pause"
 EVERYWHERE = "*"
@@ -171,56 +162,8 @@ def without_lines(source: SourceFile, marks: Collection[str]) -> SourceFile:
     return without(source, {place: WHY for place, row in enumerate(rows) if is_never_pushed(row, marks)})
 
 
-LOG = "compiled"
 PUSHED = "injection"  # the log of pushes
 TAKEN_BACK = "taken back"  # the decision of a record: the text before was not shown
-PROMPT_SHOWN = 300  # characters of a prompt in a log, without secrets
-LONGEST_TEXT = 60_000  # characters of a compiled text in the log; the rest is cut off
-MAX_LEFT_OUT = 40  # excluded candidates in the log, the best ones; the others are counted by reason
-_CONSIDERED = tuple(field.name for field in fields(Considered))
-_VALUES = attrgetter(*_CONSIDERED)
-
-
-def shown_prompt(memory: Memory, prompt: str) -> str:
-    """Returns the beginning of a prompt for a log, without secrets and without forgotten text."""
-    begins = prompt[: 4 * PROMPT_SHOWN]
-    if len(prompt) > len(begins):  # drop the last word: redaction does not recognize half a secret
-        begins = begins.rpartition(" ")[0]
-    return memory.forgotten.clean(redact(begins).text)[:PROMPT_SHOWN]
-
-
-def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled) -> None:
-    """Appends a compiled context to the log. Ignores a log that cannot be written. The log belongs to all members of a
-    shared memory: what is from the user's own is left out, and then the text too."""
-    receipt, gate = compiled.receipt, compiled.receipt.gate
-    considered = [one for one in receipt.considered if not one.source.startswith(OWN)]
-    inside = [one for one in considered if one.included]
-    outside = [one for one in considered if not one.included]
-    left_out = Counter(receipt.left_out) + Counter(one.reason for one in outside[MAX_LEFT_OUT:])
-    record = {
-        "at": memory.clock().isoformat(),
-        "event": "compile_context",
-        "session": receipt.session,
-        "project": project,
-        "decision": "compiled",
-        "why": f"the client asked for at most {receipt.budget:,} tokens",
-        "prompt": shown_prompt(memory, message),
-        "tokens": receipt.tokens,
-        "budget": receipt.budget,
-        "passages": sum(one.slot == "knowledge" for one in inside),
-        "characters": len(compiled.text),
-        "sha256": receipt.sha256,
-        "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
-        "considered": [
-            dict(zip(_CONSIDERED, _VALUES(one), strict=True))  # `asdict` would copy every value
-            | {"title": one.unit if one.slot == "clarity" else ""}
-            for one in (*inside, *outside[:MAX_LEFT_OUT])
-        ],
-        "left_out": left_out,
-        "text": compiled.text[:LONGEST_TEXT] if len(considered) == len(receipt.considered) else "",
-    }
-    with contextlib.suppress(OSError, ContextManagerError):
-        logs.append(memory.files, LOG, record)
 
 
 def pushed(memory: Memory) -> Iterator[Mapping[str, Any]]:

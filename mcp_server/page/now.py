@@ -16,8 +16,8 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 
 from mcp_server.context import briefs, windows
-from mcp_server.context.push import LOG as PUSHED
-from mcp_server.context.windows import LOG as COMPILED
+from mcp_server.context.compile import LOG as COMPILED
+from mcp_server.context.windows import PUSHED
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory

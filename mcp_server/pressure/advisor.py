@@ -30,7 +30,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Delivery
-from mcp_server.pressure import log
+from mcp_server.pressure.health import is_growing
 from mcp_server.relevance.advisor_items import (
     AdvisorScore,
     ContextItem,
@@ -335,7 +335,7 @@ async def view_of(
     asks = query_of(asking_turns(turns, alone=True)) if prompt is None else prompt
     delivery = row.delivery or "add"
     now = memory.clock()
-    growing = log.growing(await memory.live.readings(session), full, now)
+    growing = is_growing(await memory.live.readings(session), full, now)
     first = sum(turn.role == "user" for turn in turns) <= 1
     by_number = {turn.number: turn for turn in turns}
 

@@ -21,7 +21,8 @@ from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.knowledge.anchor import anchored_ids
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
-from mcp_server.pressure import log, pressure
+from mcp_server.pressure import pressure
+from mcp_server.pressure.health import log_recovery
 from mcp_server.relevance.chunks import ColdRecord, LiveChunk, original_of, score
 from mcp_server.relevance.live_set import Lookups, change, live_set, says_something
 from mcp_server.search.search import SearchRequest, find
@@ -62,7 +63,7 @@ async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Reco
         else:
             await _restore(memory, [record], turns)
     memory.changes.publish(Change("session", None, record.session_id))
-    await run_sync(log.recovered, memory, record, turns, "asked")
+    await run_sync(log_recovery, memory, record, turns, "asked")
     return replace(planned, done=True)
 
 
@@ -137,7 +138,7 @@ async def come_back(memory: Memory, session: str, new: Sequence[Turn], lookups: 
     back = await _fitting(memory, lookups, found)
     await _restore(memory, [one.record for one in back], turns)
     for one in back:
-        await run_sync(log.recovered, memory, one.record, turns, "automatic", one.score, compared.query)
+        await run_sync(log_recovery, memory, one.record, turns, "automatic", one.score, compared.query)
     return back
 
 

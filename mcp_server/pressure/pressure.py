@@ -22,7 +22,8 @@ from mcp_server.conversations import sessions
 from mcp_server.knowledge.anchor import anchored_ids
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
-from mcp_server.pressure import ladder, log, reword
+from mcp_server.pressure import ladder, reword
+from mcp_server.pressure.health import log_health, log_relief
 from mcp_server.pressure.ladder import UNJUDGED, Protected, Scored
 from mcp_server.relevance.chunks import (
     AGAIN_PER,
@@ -195,7 +196,7 @@ async def carry_out(
     await reword.note(memory, decided.session, [chunk for chunk, _ in done])
     memory.changes.publish(Change("session", None, decided.session))
     left = await memory.live.tokens(decided.session)
-    await run_sync(log.relieved, memory, decided, left, [record for _, record in done])
+    await run_sync(log_relief, memory, decided, left, [record for _, record in done])
     return Relief(decided, left)
 
 
@@ -211,7 +212,7 @@ async def notes(
     full = gauges_of(memory, entered, turn.context_tokens)
     before = entered.earlier[-1].live if entered.earlier else -1
     if reliefs or back or 100 * before // full.limit != 100 * full.live_tokens // full.limit:
-        await run_sync(log.health, memory, session, full, entered)
+        await run_sync(log_health, memory, session, full, entered)
     said, ours = [], delivery == "replace"
     share = _share(full.live_tokens, full.limit)
     if full.live >= TOLD_FROM or full.client_tokens is not None:

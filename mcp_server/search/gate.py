@@ -147,7 +147,7 @@ def question(
     frequencies: Sequence[int],
     passages: int,
     candidates: Sequence[Candidate],
-    weights: GateWeights | None = None,
+    weights: GateWeights,
     message: str = "",
 ) -> Question:
     """Returns the gate's input for a message.
@@ -157,13 +157,10 @@ def question(
         frequencies: the number of the scope's passages that contain each of them.
         passages: the number of passages in the scope.
         candidates: passages of the scope, among them the nearest ones and those with the message's words.
-        weights: the embedder's weights; by default `WITH_EMBEDDER` or, if no candidate has a cosine,
-            `WITHOUT_EMBEDDER`.
+        weights: those for the embedder in use.
         message: the original message, for its capital letters. Without it no word counts as a name.
     """
     cosines = any(one.cosine is not None for one in candidates)
-    if weights is None:
-        weights = WITH_EMBEDDER if cosines else WITHOUT_EMBEDDER
     asked = subject(lookup) if passages > 0 else ()
     mass = dict(zip(asked, map(idf, [frequencies[i] for i in asked], repeat(passages)), strict=False))
     people = reduce(or_, (one.matched for one in candidates if one.role in ("user", "")), 0)

@@ -44,7 +44,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain
 from operator import attrgetter, itemgetter, mul
 from statistics import median
@@ -53,7 +53,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from mcp_server.model import Hit, Passage
 from mcp_server.search.query import Query
 from mcp_server.text.entries import Source, sources_of, without_sources
-from mcp_server.text.words import words
 from mcp_server.understanding.cues import changes, content_stems, supersedes, word_list
 from mcp_server.understanding.settling import Rarity, Statement
 
@@ -321,10 +320,10 @@ _FIRST_PERSON = re.compile(
 _ATTACHED = re.compile(r"(?:\[[^\]\n]*\]|^> \[.*)\s*\Z", re.MULTILINE)
 
 
-def tells_time(text: str, spoken: Sequence[str] | None = None) -> bool:
-    """Returns whether a passage names a day, a month, a year or a relative time ("last week"). `spoken` are its words,
-    if the caller has them."""
-    return _TIMES.search(" ".join(words(text) if spoken is None else spoken)) is not None
+def tells_time(spoken: Sequence[str]) -> bool:
+    """Returns whether a passage names a day, a month, a year or a relative time ("last week"). `spoken` are its folded
+    words."""
+    return _TIMES.search(" ".join(spoken)) is not None
 
 
 def first_person(text: str) -> int:
@@ -341,17 +340,6 @@ def ends_with_question(text: str) -> bool:
 def brief(length: int) -> float:
     """Returns how short a unit of `length` characters is: 1 if empty, 0.77 at 100, 0.42 at 800, 0 above about 6,400."""
     return 1 - min(1.0, math.log2(1 + length / 50) / 7)
-
-
-class _Shares(dict[int, float]):
-    """A cache of the `coverage` of each set of words: the units of a conversation have few different sets."""
-
-    def __init__(self, query: Query) -> None:
-        self._query = query
-
-    def __missing__(self, matched: int) -> float:
-        self[matched] = share = coverage(self._query, matched)
-        return share
 
 
 @dataclass(slots=True)
@@ -415,13 +403,13 @@ def matching_best(query: Query, candidates: Sequence[Candidate], limit: int) -> 
     the time of `rank`, and selects the passages whose neighbors are read."""
     top, cosine, middle, span, _, (by_words, by_coverage, by_meaning) = _scale(candidates)
     words_only = (1 << len(query.idf)) - 1
-    shares = _Shares(query)
+    share = cache(partial(coverage, query))  # the units of a conversation have few different sets of words
     matches: list[tuple[float, str, int, int, Candidate]] = []
     for c in candidates:
         keywords = c.bm25 / top if top > 0 else 0.0
         nearness = cosine(c)
         meaning = (nearness - middle) / span if nearness is not None and nearness > middle else 0.0
-        match = by_words * keywords + by_coverage * shares[c.matched & words_only] + by_meaning * meaning
+        match = by_words * keywords + by_coverage * share(c.matched & words_only) + by_meaning * meaning
         matches.append((-match, c.path, c.line, c.part, c))
     best: dict[str, Candidate] = {}
     for *_, c in sorted(matches, key=itemgetter(0, 1, 2, 3)):
@@ -438,7 +426,7 @@ def signals(
     top, cosine, middle, span, factor, (by_words, by_coverage, by_meaning) = _scale(turns)
     of_passage = (weights.keywords, weights.meaning, weights.coverage, weights.phrase, weights.time, weights.told)
     words_only = (1 << len(query.idf)) - 1  # without the names, which have no IDF
-    shares = _Shares(query)
+    share = cache(partial(coverage, query))
 
     def said(c: Candidate, own: Signals) -> tuple[float, int, int]:
         """Returns the key that sorts the passages of a unit, best first."""
@@ -452,7 +440,7 @@ def signals(
         nearness = cosine(c)
         meaning = (nearness - middle) / span if span and nearness is not None and nearness > middle else 0.0
         matched = c.matched & words_only
-        cover = shares[matched]
+        cover = share(matched)
         own: Signals = (
             keywords,
             meaning * factor,
@@ -499,8 +487,8 @@ def signals(
         beside = (
             after.match if after else 0.0,
             before.match if before and before.candidate.ends_with_question else 0.0,
-            shares[near] - shares[unit.matched] + (shares[far] - shares[near]) / 2,
-            shares[group.matched],
+            share(near) - share(unit.matched) + (share(far) - share(near)) / 2,
+            share(group.matched),
             group.best,
             1.0 if c.speaker and c.speaker in query.people else 0.0,
             unit.match if c.role in ("user", "") else 0.0,

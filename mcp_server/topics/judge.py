@@ -267,7 +267,10 @@ async def _ask_gate(
     async def ask(one: Verdict, key: str) -> None:
         try:
             prompt = _prompt(memory.templates("gate_topic"), message, one.about)
-            said = await _yes_or_no(llm, prompt, knobs.gate_max_tokens)
+            answer = await llm.complete(prompt, purpose="gate", max_tokens=knobs.gate_max_tokens)
+            said = parse_answer(answer)
+            if said is None:
+                raise LlmUnavailable(f"neither YES nor NO, but {answer.strip()[:40]!r}")
         except Unavailable as error:
             answered[one.topic] = _by_arithmetic(one, f"no answer from the LLM: {error}")
         else:
@@ -302,15 +305,6 @@ def _order(one: Verdict) -> tuple[bool, int, float, str]:
 
 def _by_arithmetic(one: Verdict, note: str = "") -> Verdict:
     return replace(one, active=one.deliberation.open, by="arithmetic", note=note)
-
-
-async def _yes_or_no(llm: Llm, prompt: str, max_tokens: int) -> bool:
-    """Returns the LLM's answer. Raises LlmUnavailable if it is neither yes nor no."""
-    answer = await llm.complete(prompt, purpose="gate", max_tokens=max_tokens)
-    said = parse_answer(answer)
-    if said is None:
-        raise LlmUnavailable(f"neither YES nor NO, but {answer.strip()[:40]!r}")
-    return said
 
 
 def _prompt(template: str, message: str, topic: Topic) -> str:

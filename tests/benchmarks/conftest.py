@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import injection, push
 from benchmarks.workbench import Workbench
 from tests.benchmarks import data
 from tests.conftest import KEYWORDS_ONLY
@@ -15,6 +16,14 @@ from tests.conftest import KEYWORDS_ONLY
 @pytest.fixture
 def bench() -> Workbench:
     return Workbench(KEYWORDS_ONLY)
+
+
+@pytest.fixture
+def few_shipped_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One unrelated prompt of each set instead of all: each is compiled or pushed in each conversation."""
+    few = {kind: prompts[:1] for kind, prompts in push.shipped_prompts().items()}
+    for module in (injection, push):
+        monkeypatch.setattr(module, "shipped_prompts", lambda: few)
 
 
 @pytest.fixture

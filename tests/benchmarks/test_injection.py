@@ -6,18 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import injection
 from benchmarks.injection import WRONG, WRONG_KIND, candidate_thresholds, measure_injection
-from benchmarks.push import shipped_prompts
 from benchmarks.workbench import Workbench
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("few_shipped_prompts")
 async def test_unrelated_prompts_are_counted_by_set_and_evidence_with_and_without_the_gate(
-    bench: Workbench, locomo_file: Path, beam_folder: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Workbench, locomo_file: Path, beam_folder: Path
 ) -> None:
-    few = {kind: prompts[:4] for kind, prompts in shipped_prompts().items()}
-    monkeypatch.setattr(injection, "shipped_prompts", lambda: few)
     report = await measure_injection(bench, [locomo_file, beam_folder])
     assert report.conversations == 3
     assert set(report.silent) >= {"small talk", "other projects", "near misses", WRONG, WRONG_KIND}

@@ -29,7 +29,7 @@ from benchmarks.workbench import Workbench, mean
 from mcp_server.errors import Invalid
 from tests.pressing import SUBJECTS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 RULE = "From here on write all commit messages in English."
 
@@ -70,7 +70,7 @@ def labeled(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.anyio
+@pytest.mark.usefixtures("few_shipped_prompts")
 async def test_what_a_prompt_needs_is_counted_in_brief_and_push_and_in_the_baselines(
     bench: Workbench, labeled: Path
 ) -> None:
@@ -86,7 +86,7 @@ async def test_what_a_prompt_needs_is_counted_in_brief_and_push_and_in_the_basel
     assert len(sent[NOTHING]) == 1
 
 
-@pytest.mark.anyio
+@pytest.mark.usefixtures("few_shipped_prompts")
 async def test_questions_of_public_sets_count_the_turns_that_answer_them(bench: Workbench, locomo_file: Path) -> None:
     plan = plans([locomo_file])[0]
     outcome = await measure_one(bench, plan)

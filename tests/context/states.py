@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from mcp_server.context.inputs import Candidate, CompileInputs, Dropped, LeftOff, Shortened
+from mcp_server.context.inputs import Candidate, CompileInputs, Dropped, LastSession, LeftOff, Shortened
 from mcp_server.model import GateSignal, Hit, Passage, Role, SourceFile, ToolCall, Turn, Withheld
 from mcp_server.relevance.clarity_scores import BlockItem
 from mcp_server.tokens import TokenCounter
@@ -184,6 +184,8 @@ def state(seed: int) -> CompileInputs:
         live_set=tuple(Shortened(first + place, ("c1", "c2")) for place in range(chance.choice((0, 2)))),
         drop_list=tuple(Dropped(f"c{n}", n, text(chance, 2)) for n in range(gone)),
         dropped=gone + chance.choice((0, 500)) * bool(gone),
+        in_window=chance.choice((None, first + 1)),
+        last_session=_last_session(chance) if chance.random() < 0.3 else None,
     )
 
 
@@ -221,6 +223,11 @@ def _left_off(chance: Random) -> LeftOff:
         last_tool_call=chance.choice((None, ToolCall(text(chance, 1), text(chance, 1), text(chance, 1)))),
         files=tuple(text(chance, 1) for _ in range(chance.choice((0, 5)))),
     )
+
+
+def _last_session(chance: Random) -> LastSession:
+    turns = tuple(_turn(chance, number) for number in range(1, chance.randint(1, 6)))
+    return LastSession(chance.choice(("raw/a.md", text(chance, 1))), text(chance, 2), "2026-05-03", turns)
 
 
 def _item(chance: Random) -> BlockItem:

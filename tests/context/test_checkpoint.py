@@ -6,9 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, LeftOff
 from mcp_server.context.slots.checkpoint import EXCHANGES, is_news
@@ -135,31 +132,6 @@ def test_the_page_does_not_repeat_an_item_of_the_checkpoint() -> None:
     done = compiled(replace(STOOD, decisions=("Use SQLite for the ledger",)), 2_400, files=(page,))
     assert done.text.count("Use SQLite for the ledger") == 1
     assert "Ship on Fridays" in done.text
-
-
-@given(
-    st.builds(
-        LeftOff,
-        id=st.text(max_size=20),
-        path=st.text(max_size=40),
-        at=st.just("2026-02-16 18:45"),
-        turn=st.integers(0, 10**6),
-        thread=st.text(max_size=500),
-        decisions=st.lists(st.text(max_size=300), max_size=70).map(tuple),
-        open_items=st.lists(st.text(max_size=300), max_size=70).map(tuple),
-        last_tool_call=st.none()
-        | st.builds(ToolCall, st.text(max_size=30), st.text(max_size=300), st.text(max_size=300)),
-        files=st.lists(st.text(max_size=100), max_size=100).map(tuple),
-    ),
-    st.integers(0, 4_000),
-)
-def test_it_never_takes_more_than_its_cap_nor_the_text_more_than_its_budget(stood: LeftOff, budget: int) -> None:
-    done = compiled(stood, budget)
-    account = next(slot for slot in done.receipt.slots if slot.name == "checkpoint")
-    assert done.tokens <= budget
-    assert account.tokens <= 0.5 * budget
-    assert "<system-reminder" not in done.text
-    assert CompileInputs.from_json(done.inputs.to_json()) == done.inputs
 
 
 def test_what_stood_before_is_news_for_some_exchanges() -> None:

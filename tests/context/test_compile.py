@@ -186,8 +186,12 @@ async def test_how_the_user_wants_things_is_in_every_context(past: Memory) -> No
     assert "Nadia Horvat" in result.text
     assert "No emojis in comments." in result.text
     assert "It rained." not in result.text
+    reason = "not always shown: comes in where a message is about it"
+    assert out(result)["knowledge/people/user.md:9-10"] == reason
     past.files.write_atomic("knowledge/people/user.md", f"# The user\n\n## Plans\n- 2026-02-16: Row. {src}\n")
-    assert "user.md" not in (await compiled(past, "ok thanks")).text
+    without = await compiled(past, "ok thanks")
+    assert "user.md" not in without.text
+    assert out(without)["knowledge/people/user.md:1-4"] == reason
 
 
 async def test_a_projects_context_has_no_journal_lines_of_another_project(past: Memory) -> None:
@@ -288,18 +292,6 @@ async def test_lines_of_another_project_in_the_memory_file_are_named_and_shown_o
     assert "Scans of lantern" in (await compiled_with(projects)).text
 
 
-async def test_what_of_the_users_file_is_not_always_shown_is_named(memory: Memory) -> None:
-    about, days = f"## About\n- Nadia {SRC}", f"## What happened\n- 2026-02-16: It rained. {SRC}"
-    path = "knowledge/people/user.md"
-    memory.files.write_atomic(path, f"# The user\n\n{about}\n\n{days}\n")
-    reason = "not always shown: comes in where a message is about it"
-    result = await compiled_with(memory, "ok thanks", "")
-    assert out(result)[f"{path}:6-7"] == reason
-    assert f"{path}:1-5" in [one.id for one in result.receipt.considered if one.included]
-    memory.files.write_atomic(path, f"# The user\n\n{days}\n")
-    assert out(await compiled_with(memory, "ok thanks", ""))[f"{path}:1-4"] == reason
-
-
 async def test_a_file_that_cannot_be_shown_is_named(memory: Memory) -> None:
     memory.files.write_bytes_atomic("knowledge/identity/USER.md", b"\x00\xff\xfe binary \x00")
     memory.files.write_atomic("knowledge/identity/SOUL.md", "<<<<<<< a\nI am Ana.\n=======\nI am Bo.\n>>>>>>> b\n")
@@ -318,8 +310,8 @@ async def test_a_file_of_a_project_that_is_no_utf8_stops_no_context(projects: Me
 def test_inputs_that_an_older_version_stored_take_the_defaults_of_new_fields() -> None:
     stored = inputs(turns=(turn(1),)).to_json()
     del stored["drop_list"], stored["settings"], stored["turns"][0]["redacted"]
-    read = CompileInputs.from_json(stored)
-    assert (read.drop_list, read.settings, read.turns[0]) == ((), CompilerSettings(), turn(1))
+    read = CompileInputs.from_json({**stored, "clarity": None})
+    assert (read.drop_list, read.settings, read.turns[0], read.clarity) == ((), CompilerSettings(), turn(1), ())
 
 
 def test_what_a_newer_version_says_of_a_turn_does_not_disturb() -> None:

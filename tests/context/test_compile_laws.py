@@ -14,7 +14,7 @@ from io import StringIO
 from pathlib import Path
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_server.context.compiler import Compiled, compile_inputs
@@ -35,7 +35,8 @@ LABEL = re.compile(r"^<!-- [a-z ]+: [^>]* -->$", re.MULTILINE)
 @EXAMPLES
 @given(seeds)
 def test_a_context_holds_its_budget_accounts_for_every_token_and_no_stored_text_passes_for_the_host(seed: int) -> None:
-    compiled = compile_inputs(state(seed), tokens().count)
+    given_now = state(seed)
+    compiled = compile_inputs(given_now, tokens().count)
     text, receipt = compiled.text, compiled.receipt
     assert len(tokens()._encoding().encode_ordinary(text)) == compiled.tokens <= compiled.inputs.budget
     assert compiled.tokens == receipt.tokens == tokens().count(text)
@@ -45,15 +46,11 @@ def test_a_context_holds_its_budget_accounts_for_every_token_and_no_stored_text_
     assert not MARKERS.search(text)
     assert not UNSAFE.search(text)
     assert text.count("<!--") == len(LABEL.findall(text))
-
-
-@EXAMPLES
-@given(seeds)
-def test_the_same_inputs_give_the_same_bytes_also_after_storing(seed: int) -> None:
-    given_now = state(seed)
+    (checkpoint,) = [slot for slot in receipt.slots if slot.name == "checkpoint"]
+    assert checkpoint.tokens <= 0.5 * compiled.inputs.budget
     stored = CompileInputs.from_json(json.loads(json.dumps(given_now.to_json())))
     assert stored == given_now
-    assert compile_inputs(stored, tokens().count) == compile_inputs(given_now, tokens().count)
+    assert compile_inputs(stored, tokens().count) == compiled, "the same inputs give the same bytes"
 
 
 @EXAMPLES
@@ -75,16 +72,14 @@ def _reasons(compiled: Compiled) -> Counter[str]:
 
 @EXAMPLES
 @given(seeds, seeds)
-def test_two_compilations_that_differ_name_the_field(one: int, other: int) -> None:
-    a, b = compile_inputs(state(one), tokens().count), compile_inputs(state(other), tokens().count)
-    fields = differing_fields(a.inputs.digests(), b.inputs.digests())
-    assert bool(fields) == (a.inputs != b.inputs)
-    if a.sha256 != b.sha256:
-        assert fields
+def test_two_states_that_differ_name_the_field(one: int, other: int) -> None:
+    a, b = state(one), state(other)
+    assert bool(differing_fields(a.digests(), b.digests())) == (a != b)
 
 
 @EXAMPLES
 @given(seeds, st.integers(1, 200))
+@example(210, 200)  # here the whole text has more tokens than its parts, which few states have
 def test_a_counter_for_which_parts_do_not_add_up_is_obeyed_too(seed: int, most: int) -> None:
     def count(text: str) -> int:
         return len(text) // 3 + text.count("\n\n") * 5 + 1 if text else 0

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_server.context import windows
 from mcp_server.context.compiler import compile_inputs
-from mcp_server.context.inputs import CompileInputs, LastSession
+from mcp_server.context.inputs import LastSession
 from mcp_server.context.windows import Window
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
@@ -61,12 +61,6 @@ def test_without_room_for_its_label_it_is_left_out() -> None:
     compiled = compile_inputs(inputs(message="", budget=130, last_session=far), tokens().count)
     assert "last session" not in compiled.text
     assert not any(one.included for one in compiled.receipt.considered)
-
-
-def test_stored_inputs_give_it_back() -> None:
-    made = inputs(message="", last_session=LAST, in_window=7)
-    assert CompileInputs.from_json(made.to_json()) == made
-    assert CompileInputs.from_json(inputs(message="").to_json()).last_session is None
 
 
 HELD = Window(frozenset({"0123456789ab"}), brief=True, checkpoint="cp_1")

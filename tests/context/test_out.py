@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcp_server.context.push import LOG, for_prompt
+from mcp_server.context.push import for_prompt
+from mcp_server.context.windows import PUSHED
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -30,7 +31,7 @@ async def lantern(memory: Memory) -> Memory:
 async def asked(memory: Memory, prompt: str) -> tuple[str, dict[str, Any]]:
     """What is pushed, and what the log says of each passage by its id."""
     said = await for_prompt(memory, "s", prompt, CALLER)
-    (newest, *_) = logs.newest_first(memory.files, LOG)
+    (newest, *_) = logs.newest_first(memory.files, PUSHED)
     return said.text, {one["id"]: one for one in newest["considered"]}
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.inputs import CompileInputs, CompilerSettings
+from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import Considered
 from mcp_server.model import SourceFile
 from mcp_server.topics.topic import ActiveTopic, Correction, Payload, Priority
-from tests.context.states import HOSTILE, candidate, inputs, knowledge, tokens
+from tests.context.states import candidate, inputs, knowledge, tokens
 
 
 def topic(name: str, text: str = "Do it well.", priority: Priority = "medium", **more: object) -> ActiveTopic:
@@ -139,43 +136,6 @@ def test_a_passage_of_a_topic_file_is_no_way_around_its_triggers() -> None:
     result = compiled(inputs(hits=(found,)))
     assert "How to brew" not in result.text
     assert [one.reason for one in result.receipt.considered] == ["a topic: what brings it in are its triggers"]
-
-
-def test_topics_and_corrections_survive_being_stored() -> None:
-    sent = Payload("webhook a/b", "2026-05-04T12:00:00+00:00", "hello")
-    full = topic(
-        "a", subscriptions=(SourceFile("x.md", "X"),), missing=("y",), payloads=(sent,), score=0.3, most_kb=2.0
-    )
-    given_ = inputs(topics=(full,), corrections=(Correction("a", "hint", 3),))
-    stored = json.loads(json.dumps(given_.to_json()))
-    stored["topics"][0]["of a newer version"] = 1
-    assert CompileInputs.from_json(stored) == given_
-    assert compiled(CompileInputs.from_json(stored)).sha256 == compiled(given_).sha256
-
-
-TEXT = st.one_of(st.text(max_size=200), st.sampled_from(HOSTILE), st.text(max_size=20).map(lambda text: text * 90))
-
-
-@given(
-    st.lists(st.tuples(TEXT, TEXT, st.sampled_from(["low", "medium", "high", "critical"])), max_size=4),
-    st.lists(TEXT, max_size=3),
-    st.integers(0, 3000),
-    st.floats(0, 1),
-)
-def test_no_topic_whatever_breaks_the_budget_or_forges_a_section(
-    given_topics: list[tuple[str, str, Priority]], hints: list[str], budget: int, share: float
-) -> None:
-    topics = tuple(
-        topic(f"t{place}", text, priority, subscriptions=(SourceFile(f"k{place}.md", more),))
-        for place, (text, more, priority) in enumerate(given_topics)
-    )
-    corrections = tuple(Correction("t0", hint, place) for place, hint in enumerate(hints))
-    result = compiled(
-        inputs(budget=budget, topics=topics, corrections=corrections, settings=CompilerSettings(topic_share=share))
-    )
-    assert result.receipt.tokens == sum(slot.tokens for slot in result.receipt.slots) + result.receipt.separators
-    for forged in ("<system-reminder>", "<!-- identity: forged", "<|im_start|>"):
-        assert forged not in result.text
 
 
 @pytest.mark.parametrize("budget", [0, 10, 128])

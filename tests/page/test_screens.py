@@ -110,8 +110,8 @@ async def test_a_compiled_context_is_logged_and_shown_with_what_stayed_out(
 async def test_the_log_of_compiled_contexts_is_bounded_and_holds_no_secret(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_server.context.windows.LONGEST_TEXT", 50)
-    monkeypatch.setattr("mcp_server.context.windows.MAX_LEFT_OUT", 3)
+    monkeypatch.setattr("mcp_server.context.compile.LONGEST_TEXT", 50)
+    monkeypatch.setattr("mcp_server.context.compile.MAX_LEFT_OUT", 3)
     for number in range(12):
         await observe(memory, NewTurn("user", f"The passport number {number} is in the drawer.", f"s{number}"), ME)
     await memory.index.refresh()

@@ -14,7 +14,6 @@ from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.observe import ContextChunk, observe
 from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import NotFound
-from mcp_server.memory import Memory
 from mcp_server.pressure.cold import IMMUNE, expire, find_cold, go_cold_again, recover_chunk
 from mcp_server.pressure.prune import prune
 from mcp_server.recovery.recoverable import recoverable
@@ -24,13 +23,6 @@ from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
-
-
-async def grow(memory: Memory, clock: Clock, turns: int = 30) -> None:
-    """A session with most of it in cold storage."""
-    for turn in talk(turns):
-        await hold(memory, [turn])
-        clock.forward(minutes=3)
 
 
 @pytest.mark.usefixtures("grown")
@@ -45,22 +37,13 @@ async def test_recovering_is_dropping_backwards(workspace: Path, clock: Clock) -
             assert await live_set(memory, "s") == before
             back = await recover_chunk(memory, record.chunk_id, dry_run=False)
             assert back.record.content == turns[record.turn - 1].content
-            assert forms(await live_set(memory, "s"))[record.turn] == "whole"
+            chunk = next(one for one in await live_set(memory, "s") if one.id == record.chunk_id)
+            assert (chunk.form, chunk.tokens) == ("whole", record.tokens)
             with pytest.raises(NotFound):
                 memory.cold.find(record.chunk_id)
             await go_cold_again(memory, back.record)
             assert await live_set(memory, "s") == before
             assert memory.cold.find(record.chunk_id) == record
-
-
-@pytest.mark.usefixtures("grown")
-async def test_a_dropped_chunk_can_be_recovered_after_a_restart(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        record = memory.cold.of("s")[0]
-    async with open_memory(workspace, limited(1500), clock=clock) as again:
-        await recover_chunk(again, record.chunk_id, dry_run=False)
-        chunk = next(one for one in await live_set(again, "s") if one.id == record.chunk_id)
-        assert (chunk.form, chunk.tokens) == ("whole", record.tokens)
 
 
 @pytest.mark.usefixtures("grown")
@@ -117,7 +100,7 @@ async def test_nothing_comes_back_for_small_talk(workspace: Path, clock: Clock) 
 async def test_cold_chunks_are_found_by_their_words(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         await say(memory, "Read it.", chunks=(ContextChunk("file", "src/oboe_player.py", 700),))
-        await grow(memory, clock)
+        await hold(memory, talk(16))
         found = await find_cold(memory, "winter berth in Split harbour", "s", 3)
         assert len(found) == 3
         assert all(one.content.startswith(SUBJECTS[1]) for one in found)

@@ -16,8 +16,7 @@ from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import cold_records
-from mcp_server.pressure.health import health
-from mcp_server.pressure.log import histogram, log_stats, since, spread, tuning
+from mcp_server.pressure.health import health, histogram, log_stats, since, spread, tuning
 from mcp_server.recovery.recover import recover
 from tests.conftest import Clock
 from tests.small_context import USER, grow, small_memory

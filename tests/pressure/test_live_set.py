@@ -19,6 +19,7 @@ from mcp_server.pressure.cold import recover_chunk
 from mcp_server.pressure.health import health
 from mcp_server.pressure.prune import prune
 from mcp_server.recovery.recover import recover
+from mcp_server.relevance.chunks import LONGEST_COUNTED
 from mcp_server.relevance.live_set import asking_turns, gauges, live_set, query_of
 from mcp_server.text.words import LONGEST
 from tests.conftest import Clock
@@ -138,7 +139,7 @@ async def test_of_a_long_message_beginning_and_end_are_compared_and_kept_with_wh
     async with open_memory(workspace, limited(2000), clock=clock) as memory:
         await hold(memory, talk(12))
         await catch_up(memory)
-        log = "".join(f"line {n}: the compiler says nothing new\n" for n in range(11_000))
+        log = "".join(f"line {n}: the compiler says nothing new\n" for n in range(1_000))
         await say(memory, f"Look at this log.\n{log}Does the accountant know about the greenhouse and form seven?")
         turns = await session_turns(memory, "s")
         query = query_of(asking_turns(turns, alone=True))
@@ -156,7 +157,8 @@ async def test_of_a_long_message_beginning_and_end_are_compared_and_kept_with_wh
 
 
 async def test_a_long_text_counts_the_same_in_the_set_and_in_its_record(workspace: Path, clock: Clock) -> None:
-    long = "The rye bread burns and the oven cracks. " * 50_000
+    long = "The rye bread burns and the oven cracks. " * (LONGEST_COUNTED // 40)
+    assert len(long) > LONGEST_COUNTED
     async with open_memory(workspace, limited(3_000_000, auto_recover=0), clock=clock) as memory:
         await say(memory, long)
         await hold(memory, talk(6))

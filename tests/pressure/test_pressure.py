@@ -82,7 +82,7 @@ async def test_curation_takes_what_the_last_exchanges_are_not_about_and_no_more_
     assert set(line) >= {"timestamp", "query", "hits_found", "total_hits_before_curation"}
 
 
-SMALL_TALK = ("ok, thanks", "continue", "👍", "")
+SMALL_TALK = ("ok, thanks", "👍", "")
 
 
 async def test_small_talk_takes_nothing_relevant_away(workspace: Path, clock: Clock, tmp_path: Path) -> None:
@@ -116,11 +116,11 @@ async def test_what_a_gauge_announces_happens_at_that_message_whatever_it_says(
 
 
 async def test_a_pasted_log_becomes_an_excerpt_and_nothing_else_goes(workspace: Path, clock: Clock) -> None:
-    lines = [f"12:{n // 60:02}:{n % 60:02} INFO worker {n} packed a crate" for n in range(2400)]
-    lines[1200] = "12:20:00 ERROR worker 7: CarrierTimeout in send_label"
+    lines = [f"12:{n // 60:02}:{n % 60:02} INFO worker {n} packed a crate" for n in range(600)]
+    lines[300] = "12:20:00 ERROR worker 7: CarrierTimeout in send_label"
     log = "Why does the label fail?\n" + "\n".join(lines)
     for role in ("user", "agent"):
-        async with open_memory(workspace, limited(60_000), clock=clock) as memory:
+        async with open_memory(workspace, limited(15_000), clock=clock) as memory:
             await hold(memory, [replace(turn, session=role, turn_id=None) for turn in talk(16)])
             await catch_up(memory)
             await say(memory, log, role, session=role)
@@ -145,20 +145,6 @@ async def test_tool_results_shrink_to_their_call_before_anything_else_goes(works
         assert {chunk.form for chunk in chunks if chunk.turn != 2} == {"whole"}
         (record,) = memory.cold.of("s")
         assert (record.form, record.content) == ("one line", f"[tool:Bash] make all → {call.result}")
-
-
-async def test_what_lies_between_is_summarised_and_its_source_is_kept(workspace: Path, clock: Clock) -> None:
-    knobs = limited(4000, summary_target_tokens=60, relevance_keep=0.9, curation_trigger_pct=0.5)
-    async with open_memory(workspace, knobs, clock=clock) as memory:
-        await hold(memory, [replace(turn, role="agent") for turn in talk(20, length=4)])
-        await say(memory, f"{SUBJECTS[1]}, and which rope?")
-        await hold(memory, [replace(turn, turn_id=None, role="agent") for turn in talk(12, length=4)])
-        turns = {turn.number: turn for turn in await session_turns(memory, "s")}
-        short = [chunk for chunk in await live_set(memory, "s") if chunk.form == "summary"]
-        assert short
-        for chunk in short:
-            assert chunk.tokens <= 60
-            assert memory.cold.find(chunk.id, "s").content == turns[chunk.turn].content
 
 
 async def test_anchored_and_important_chunks_outlive_everything(workspace: Path, clock: Clock) -> None:

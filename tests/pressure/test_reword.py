@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mcp_server.agent_loop import NOTE, Message, aligned, face, mark, mirrored, note_of, said
 from mcp_server.app import maintain, open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.conversations.sessions import end_session
+from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
@@ -87,7 +87,11 @@ async def summaries(memory: Memory) -> dict[str, LiveChunk]:
 async def test_the_rules_summary_stands_at_once_and_the_models_takes_its_place(compacted: Compacted) -> None:
     async with compacted(*[BETTER] * 40) as (memory, llm):
         before = await summaries(memory)
+        told = {turn.number: turn.content for turn in await session_turns(memory, "s")}
         assert before
+        for number, chunk in before.items():
+            assert chunk.tokens <= 60
+            assert memory.cold.find(number, "s").content == told[chunk.turn]
         assert set(await memory.state.keys_of(REWORDING)) >= set(before)
 
         assert await reword_all(memory) > 0

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from mcp_server.pressure.advisor import scored
 from mcp_server.relevance.advisor_items import (
-    ContextItem,
-    ItemType,
     Lexicon,
     band,
     described_by,
@@ -18,7 +13,6 @@ from mcp_server.relevance.advisor_items import (
     relevance,
 )
 
-NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
 LEXICON = Lexicon(
     technologies={"react": frozenset({"react", "jsx", "radix"}), "python": frozenset({"python", "fastapi"})},
     layers={
@@ -28,11 +22,6 @@ LEXICON = Lexicon(
     },
     generic=frozenset({"utils", "logging"}),
 )
-
-
-def item(kind: ItemType, path: str, minutes: float, accesses: int, tags: tuple[str, ...] = ()) -> ContextItem:
-    seen = NOW - timedelta(minutes=minutes)
-    return ContextItem(f"{kind}:{path}", kind, path, seen, seen, accesses, 500, tags)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +68,6 @@ def test_bands_label_a_score(total: int, label: str) -> None:
 )
 def test_relevance_takes_the_best_tier_that_fits(named: set[str], described: set[str], points: int) -> None:
     assert relevance(["fastapi", "api"], frozenset(named), frozenset(described), LEXICON)[0] == points
-
-
-def test_on_the_first_prompt_only_relevance_tells_items_apart() -> None:
-    judged = [item("skill", "skills/api", 500, 20), item("skill", "skills/css", 500, 0)]
-    (_, first), (_, second) = scored(judged, "the API", NOW, LEXICON, first_prompt=True)
-    assert (first.recency, first.frequency, first.relevance) == (10, 0, 10)
-    assert (second.recency, second.frequency, second.relevance) == (10, 0, 0)
 
 
 @pytest.mark.parametrize(

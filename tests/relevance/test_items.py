@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_server.model import Role, ToolCall, Turn
 from mcp_server.pressure.advisor import advise, state_of
-from mcp_server.relevance.advisor_items import ESTIMATES, Lexicon, items_of, short_name
+from mcp_server.relevance.advisor_items import ESTIMATES, Lexicon, items_of
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunks_of
 from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS, Tracker
 from mcp_server.settings import ClarityScoring
@@ -68,11 +68,6 @@ def test_what_is_cold_is_no_item_any_more() -> None:
 def test_a_file_that_was_changed_later_than_it_was_read_counts_from_then() -> None:
     (item,) = items_of([named("file", "a.py", mtime=LATER)], {}, estimated=True)
     assert item.last_accessed == LATER
-
-
-def test_names_of_skills_and_agents_are_short() -> None:
-    names = ("skills/api-design/SKILL.md", "agents/backend.md", "api")
-    assert [short_name(name) for name in names] == ["api-design", "backend", "api"]
 
 
 def test_the_state_has_the_seeds_fields_and_no_others() -> None:
@@ -210,13 +205,6 @@ def test_anchoring_never_lowers_a_rank(turns: list[tuple[Role, str]], name: str,
         before = ranked.index(anchored) if anchored in ranked else len(ranked)  # a common word has no rank
         after = [item.id for item, _ in tracker.with_anchors({**held, anchored: NOW}).scores(W)].index(anchored)
         assert after <= before
-
-
-@given(messages, st.sampled_from([W, ClarityScoring(half_life=1, recency_window=0, anchor_bonus=3)]))
-def test_every_score_is_the_sum_of_its_terms(turns: list[tuple[Role, str]], weights: ClarityScoring) -> None:
-    for _, score in heard(turns).with_anchors({"oven": NOW}).scores(weights):
-        assert abs(sum(score.terms().values()) - score.total) < 1e-9
-        assert score.total >= 0
 
 
 def test_five_exchanges_after_a_change_of_subject_the_new_one_is_on_top() -> None:

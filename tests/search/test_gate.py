@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_server.search.gate import (
     WITH_EMBEDDER,
+    WITHOUT_EMBEDDER,
     GateDecision,
     GateWeights,
     names_said,
@@ -36,7 +37,8 @@ def decide(
     weights: GateWeights | None = None,
     message: str = "",
 ) -> GateDecision:
-    return question(lookup, frequencies, passages, candidates, weights, message).decide(candidates)
+    usual = WITH_EMBEDDER if any(one.cosine is not None for one in candidates) else WITHOUT_EMBEDDER
+    return question(lookup, frequencies, passages, candidates, weights or usual, message).decide(candidates)
 
 
 def seen(masks: Iterable[int], nearest: float | None = None) -> list[Candidate]:

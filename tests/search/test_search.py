@@ -103,9 +103,13 @@ async def test_what_does_not_fit_is_cut_and_said(stored: Memory) -> None:
     assert "larger max_tokens" in none.notes[0]
 
 
-async def test_small_talk_finds_the_gate_closed(stored: Memory) -> None:
+async def test_small_talk_finds_the_gate_closed_and_everything_does_if_the_setting_says_so(stored: Memory) -> None:
     assert not (await find(stored, SearchRequest("ok thanks", scope="all"))).gate.open
     assert (await find(stored, SearchRequest("cello in Novi Sad", scope="all"))).gate.open
+    strict = stored.settings.model_copy(
+        update={"search": stored.settings.search.model_copy(update={"gate_threshold": 1.5})}
+    )
+    assert not (await find(replace(stored, settings=strict), SearchRequest("cello", scope="all"))).gate.open
 
 
 async def test_words_that_nothing_has_are_named_above_the_hits(stored: Memory) -> None:
@@ -113,13 +117,6 @@ async def test_words_that_nothing_has_are_named_above_the_hits(stored: Memory) -
     assert answer.notes == ("no passage has the word 'quantum' or 'chromodynamics'",)
     assert answer.markdown.split("\n\n")[1] == f"[{answer.notes[0]}]"
     assert not (await search(stored, SearchRequest("cello in Novi Sad", scope="all"))).notes
-
-
-async def test_the_gate_follows_the_setting(stored: Memory) -> None:
-    strict = stored.settings.model_copy(
-        update={"search": stored.settings.search.model_copy(update={"gate_threshold": 1.5})}
-    )
-    assert not (await find(replace(stored, settings=strict), SearchRequest("cello", scope="all"))).gate.open
 
 
 async def test_meaning_is_used_where_there_is_an_embedder(

@@ -22,19 +22,12 @@ MATCH = Match("expenses", 0, TRIGGER, "invoice", 4, 11)
     ("priority", "score", "way"),
     [
         ("critical", 0.0, "activate"),
-        ("critical", 0.99, "activate"),
         ("high", 0.3, "activate"),
-        ("high", 1.0, "activate"),
         ("high", 0.299999, "gate"),
-        ("high", 0.0, "gate"),
         ("medium", 0.2, "gate"),
-        ("medium", 1.0, "gate"),
         ("medium", 0.199999, "drop"),
-        ("medium", 0.0, "drop"),
         ("low", 0.3, "gate"),
-        ("low", 1.0, "gate"),
         ("low", 0.299999, "drop"),
-        ("low", 0.0, "drop"),
     ],
 )
 def test_after_a_match_the_table_alone_decides(priority: Priority, score: float, way: Way) -> None:
@@ -61,10 +54,6 @@ def test_activation_says_who_is_asked(
 ) -> None:
     topic = replace(TOPIC, activation=activation, triggers=triggers, priority="critical")
     assert judge.route(topic, matches, score, 0.15).way == way
-
-
-def test_a_critical_topic_that_comes_by_likeness_alone_meets_the_gate_too() -> None:
-    assert judge.route(replace(TOPIC, triggers=(), priority="critical"), [], 0.9, 0.15).way == "gate"
 
 
 def test_a_correction_needs_no_gate_but_a_manual_topic_gives_none() -> None:

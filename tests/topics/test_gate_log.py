@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.topics.gate_log import (
     KnownDecision,
-    Pending,
     decisions,
     message_hash,
     proposals,
@@ -27,7 +25,6 @@ from mcp_server.topics.gate_log import (
     used,
 )
 from mcp_server.topics.listing import switch
-from mcp_server.topics.topic import validated
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio
@@ -232,14 +229,3 @@ def test_an_answer_with_three_of_its_own_words_used_a_topic() -> None:
 )
 def test_an_answer_that_touched_its_file_used_a_topic(touched: str, is_its: bool) -> None:
     assert used((), set(), ("knowledge/procedures/deploy.md",), (touched,)) is is_its
-
-
-@given(st.text(), st.text(), st.integers(), st.booleans(), st.lists(st.text()))
-def test_what_waits_survives_the_disk(topic: str, message: str, exchange: int, active: bool, said: list[str]) -> None:
-    one = Pending(topic, message, exchange, active, tuple(said))
-    assert validated(Pending, asdict(one)) == one
-
-
-@pytest.mark.parametrize("stored", [None, 3, [], {}, {"topic": "a"}, {"topic": "a", "exchange": "x", "unsaid": []}])
-def test_what_cannot_be_read_waits_for_nothing(stored: object) -> None:
-    assert validated(Pending, stored) is None

@@ -308,4 +308,4 @@ def signals_of(row: Row) -> Signals:
     text = indexed_text(row.passage)
     own = own_text(row.passage)
     spoken, head = words(own), text[: len(text) - len(own)]
-    return Signals(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
+    return Signals(text, (*words(head), *spoken), tells_time(spoken), first_person(own))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mcp_server.context import push
+from mcp_server.context.windows import PUSHED
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
@@ -29,7 +29,7 @@ Open = Callable[..., ClaudeWindow]
 
 def log(memory: Memory) -> list[dict[str, Any]]:
     """Returns the log of pushes with their reasons, newest first."""
-    return list(logs.newest_first(memory.files, push.LOG))
+    return list(logs.newest_first(memory.files, PUSHED))
 
 
 async def said(memory: Memory, session: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.checkpoints import stored
-from mcp_server.context import push
 from mcp_server.context.push_policy import LONGEST
+from mcp_server.context.windows import PUSHED
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
@@ -82,7 +82,7 @@ async def test_a_compaction_that_no_server_saw_is_told_of_with_the_next_prompt(
     assert DECIDED in text
     assert memory.tokens.count(text) <= memory.settings.hooks.start_tokens
     assert await window.prompt("ok, and then?") == ""
-    latest = next(iter(logs.newest_first(memory.files, push.LOG)))
+    latest = next(iter(logs.newest_first(memory.files, PUSHED)))
     assert latest["why"] == "the prompt names no subject"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.app import catch_up, open_memory
-from mcp_server.context.push import LOG
+from mcp_server.context.windows import PUSHED
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
@@ -63,7 +63,9 @@ async def test_thirty_prompts(window: ClaudeWindow) -> None:
     relevant: list[bool] = []
     for prompt in PROMPTS:
         text = await window.prompt(prompt.text, prompt.answer)
-        record = next(line for line in logs.newest_first(window.memory.files, LOG) if line["event"] != "SessionStart")
+        record = next(
+            line for line in logs.newest_first(window.memory.files, PUSHED) if line["event"] != "SessionStart"
+        )
         assert record["text"] == text
         assert record["tokens"] == window.memory.tokens.count(text) <= 300
         await window.memory.index.refresh()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.context import push
+from mcp_server.context.windows import PUSHED
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
 from tests.clients.hooks.boathouse import Open
@@ -32,7 +32,7 @@ async def test_a_topic_comes_with_its_prompt_once_a_window_and_is_named_in_the_v
     assert POT in text
     assert "labelled topic" in text
     assert output["systemMessage"] == f"memory: topic tea, {memory.tokens.count(text)} tokens"
-    row = next(logs.newest_first(memory.files, push.LOG))["considered"][0]
+    row = next(logs.newest_first(memory.files, PUSHED))["considered"][0]
     assert (row["slot"], row["included"], row["reason"]) == ("topics", True, "active: pattern “tea”")
 
     now.write("user", "a cup of tea?")
