@@ -9,7 +9,7 @@ import pytest
 
 from tests.serving import ERAS, Mode, call, connected, resource, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -12,7 +12,7 @@ from mcp_server.model import Delivery, Role
 from tests.conftest import Run
 from tests.pressing import converse, errand
 
-pytestmark = pytest.mark.usefixtures("empty_memory")
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
 
 
 @pytest.fixture

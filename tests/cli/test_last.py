@@ -24,7 +24,7 @@ from tests.preloaded import python
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
 OTHER = "Marta sharpened the bread knife of the galley in April."
 
-pytestmark = pytest.mark.usefixtures("empty_memory")
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.conftest import KEYWORDS_ONLY, Run, copied
 from tests.pressing import converse
 from tests.workspaces import bytes_of
 
-pytestmark = pytest.mark.usefixtures("small_contexts")
+pytestmark = pytest.mark.usefixtures("small_contexts", "fast_notes")
 
 
 def made(folder: Path, part: str, turns: int) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from mcp_server.cli.main import main
 from tests.conftest import Run
 
-pytestmark = pytest.mark.usefixtures("empty_memory")
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
 
 
 @pytest.fixture

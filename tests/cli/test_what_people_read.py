@@ -13,7 +13,7 @@ from mcp_server.text.markdown import minute_text
 from tests.cli.test_commands import pipe
 from tests.conftest import Run
 
-pytestmark = pytest.mark.usefixtures("empty_memory")
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
 
 
 def test_lines_of_several_files_stand_under_their_own_file(run: Run, workspace: Path) -> None:

@@ -24,7 +24,7 @@ from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.values import Change
 from tests.searching import candidates_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
 CALLER = Caller(source="test")
 

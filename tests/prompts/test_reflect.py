@@ -9,7 +9,7 @@ from mcp.types import PromptReference
 from mcp_server.relevance.clarity_scores import COMMANDS
 from tests.serving import connected, prompt, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 SAID = {

@@ -13,7 +13,7 @@ from mcp.types import INVALID_PARAMS, PromptReference, ResourceTemplateReference
 from mcp_server.tokens import TokenCounter
 from tests.serving import ERAS, Mode, call, connected, resource, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 @pytest.mark.parametrize("mode", ERAS)

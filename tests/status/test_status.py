@@ -29,7 +29,7 @@ from mcp_server.status.status import VIEWS, status
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.small_context import USER, grow, small_memory
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 async def test_it_counts_what_is_stored(memory: Memory) -> None:

@@ -7,7 +7,7 @@ from mcp import Client
 
 from tests.serving import PLAIN, call, connected, refused
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
