@@ -77,13 +77,6 @@ async def test_problems_come_first(workspace: Path, memory: Memory) -> None:
     assert "knowledge/people/ana.md: line 3: `tags`" in checks["files"].detail
 
 
-async def test_a_config_that_is_no_yaml_leaves_every_setting_at_its_default(workspace: Path, memory: Memory) -> None:
-    (workspace / "memory-config.yaml").write_text("search: [unclosed\n", "utf-8")
-    async with open_memory(workspace, KEYWORDS_ONLY) as again:
-        assert again.settings.context_compiler == memory.settings.context_compiler
-        assert any("memory-config.yaml cannot be read" in problem for problem in again.problems())
-
-
 @pytest.mark.parametrize("path", ["memory-config.yaml", ".local/settings.yaml", "anchors.yaml", MAP])
 @pytest.mark.parametrize(
     ("text", "held"), [("- search\n", "a list"), ("search is off\n", "plain text"), ("42\n", "42")]
