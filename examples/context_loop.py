@@ -17,7 +17,7 @@ from typing import Any
 
 from mcp_server.agent import AgentMemory
 
-MAX_TOKENS = 2_000
+MAX_TOKENS = 1_000
 SUBJECTS = ("the boiler of the boat", "the tulips in the garden", "the winter berth in the harbour")
 
 
@@ -35,7 +35,7 @@ async def main(workspace: str) -> None:
 
         loop = memory.loop(get_context=lambda: messages, set_context=replace)
         compacted = 0
-        for number in range(24):
+        for number in range(8):
             about = SUBJECTS[number % 3]
             said = f"Entry {number} is about {about}. " + f"Much was done to {about} on day {number}. " * 8
             messages.append({"role": "user", "content": said})

@@ -24,6 +24,7 @@ from mcp_server.memory import Memory
 from mcp_server.serve import instructions
 from mcp_server.serve.server import build
 from tests import preloaded
+from tests.conftest import copied, template
 
 ROOT = Path(__file__).parent.parent
 PLAIN = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none", "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC"}
@@ -34,10 +35,12 @@ ERAS: list[Mode] = ["auto", "legacy"]
 
 
 def opener(root: Path, maintained: bool = False) -> Callable[[], AbstractAsyncContextManager[Memory]]:
-    """Opens the workspace at `root` each time it is called."""
+    """Opens the workspace at `root` each time it is called. A missing or empty folder becomes a copy of a new one."""
 
     @asynccontextmanager
     async def enter() -> AsyncIterator[Memory]:
+        if not root.exists() or not any(root.iterdir()):
+            copied(template(), root)
         async with open_memory(root, PLAIN) as memory:
             if maintained:
                 async with maintain(memory):

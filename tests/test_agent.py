@@ -14,7 +14,7 @@ from mcp_server.agent import AgentMemory
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, Refused
 from tests.conftest import KEYWORDS_ONLY
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 @pytest.fixture

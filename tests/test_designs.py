@@ -72,7 +72,7 @@ def test_the_page_lists_exactly_what_is_tried_here() -> None:
     assert sorted(listed(OTHERS)) == sorted(SHOWN)
 
 
-@pytest.mark.usefixtures("small_contexts")
+@pytest.mark.usefixtures("empty_memory", "small_contexts", "fast_notes")
 def test_every_command_runs_and_shows_something_true(run: Run, workspace: Path) -> None:
     said: list[tuple[Role, str]] = []
     for number in range(7):

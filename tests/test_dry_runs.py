@@ -14,7 +14,7 @@ from tests.pressing import converse, errand
 from tests.serving import PLAIN, call, connected
 from tests.workspaces import bytes_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 STRATEGIES = ("auto", "clarity", "advisor", "compact", "memory", "files")
 PROPOSED = "Ana keeps bees."

@@ -194,3 +194,12 @@ def test_its_python_is_what_the_memory_takes(page: Path) -> None:
             given = [ast.unparse(argument) for argument in call.args]
             named = {keyword.arg: None for keyword in call.keywords if keyword.arg}
             inspect.signature(getattr(AgentMemory, call.func.attr)).bind(None, *given, **named)
+
+
+def test_every_test_that_the_design_of_checkpoints_asks_for_is_there() -> None:
+    page = (DOCS / "design" / "checkpoints.md").read_text("utf-8")
+    named = re.findall(r"^\| [^|]+ \| `(test_\w+)` \|$", page, re.MULTILINE)
+    assert len(named) == 13
+    written = "".join(file.read_text("utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    for test in named:
+        assert f"def {test}(" in written, test

@@ -12,6 +12,8 @@ from mcp_server.model import Delivery, Role
 from tests.conftest import Run
 from tests.pressing import converse, errand
 
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
+
 
 @pytest.fixture
 def talked(run: Run) -> Run:
@@ -67,7 +69,6 @@ def test_stats_config_and_prune(talked: Run, workspace: Path) -> None:
     assert as_json(talked, "status", "clarity", "--stats")["pruned"] == 1
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_without_a_conversation_it_says_how_to_begin(run: Run) -> None:
     assert "observe opens one" in run("status", "clarity", code=1)
     assert "no session 'x'" in run("status", "clarity", "--scores", "--session", "x", code=1)
@@ -75,7 +76,6 @@ def test_without_a_conversation_it_says_how_to_begin(run: Run) -> None:
     assert json.loads(run("status", "--json"))["clarity"]["session"] == "none yet"
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_what_was_written_down_is_listed_shown_and_compared(run: Run) -> None:
     assert "Make one" in run("checkpoint", "list")
     run("observe", "Decision: use two files for the cache", "--session", "s1")
@@ -104,7 +104,6 @@ def test_what_was_written_down_is_listed_shown_and_compared(run: Run) -> None:
     assert any("anchors" in line for line in between["diff"])
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_what_is_wrong_is_said_with_the_nearest_id(run: Run) -> None:
     assert "no conversation yet" in run("checkpoint", "create", code=1)
     run("observe", "Hello", "--session", "kitchen")

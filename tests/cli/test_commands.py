@@ -15,6 +15,8 @@ from mcp_server.cli.main import main
 from tests.clients.importers import data
 from tests.conftest import Run
 
+pytestmark = pytest.mark.usefixtures("empty_memory")
+
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     stdin = SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False)
@@ -24,13 +26,6 @@ def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 def observed(run: Run, *arguments: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(run("observe", "--json", *arguments))
     return answer
-
-
-def test_init_makes_the_workspace_once(run: Run, workspace: Path) -> None:
-    assert "Created" in run("init")
-    assert (workspace / "knowledge/identity/USER.md").exists()
-    assert "nothing was changed" in run("init")
-    assert json.loads(run("init", "--json"))["created"] is False
 
 
 def test_a_message_is_recorded_once_and_found(run: Run) -> None:
@@ -58,7 +53,6 @@ def test_bytes_that_are_no_text_are_refused_in_one_line(run: Run, monkeypatch: p
     assert "UTF-8" in error
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_sessions_are_listed_shown_and_ended(run: Run) -> None:
     assert "No conversations yet" in run("session", "list")
     session = observed(run, "Hello there, old friend.", "--at", "2026-02-01T10:00:00Z")["session"]
@@ -100,7 +94,6 @@ def test_facts_are_written_and_shown_as_a_diff(run: Run, workspace: Path) -> Non
     assert done["path"] == "knowledge/memory/MEMORY.md"
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
     assert "No projects yet" in run("project", "list")
     observed(run, "First.", "--project", "bakery")
@@ -115,7 +108,6 @@ def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
     assert "ovens" in run("project", "list")
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_after_a_merge_the_core_memory_has_one_line_of_the_project(run: Run, workspace: Path) -> None:
     for project, said in (("bakery", "Decision: the oven is a Bongard"), ("greenhouse", "Decision: basil in row two")):
         observed(run, said, "--project", project, "--session", project)
@@ -148,7 +140,6 @@ def test_the_index_is_rebuilt_and_tells_its_state(run: Run) -> None:
 
 
 def test_an_earlier_version_is_listed_shown_and_brought_back(run: Run, workspace: Path) -> None:
-    run("init")
     user = workspace / "knowledge/identity/USER.md"
     first = user.read_text(encoding="utf-8")
     assert "Nothing to recover" in run("recover")

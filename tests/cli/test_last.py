@@ -24,6 +24,8 @@ from tests.preloaded import python
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
 OTHER = "Marta sharpened the bread knife of the galley in April."
 
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
+
 
 @pytest.fixture
 def pushed(workspace: Path, tmp_path: Path) -> Callable[..., None]:
@@ -84,7 +86,6 @@ def test_last_shows_what_a_hook_added_while_no_server_was_running(run: Run, work
     assert "no server was running yet" in run("last")
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> None:
     assert "the memory has received no prompt" in run("last")
     assert json.loads(run("last", "--json"))["last"] is None
@@ -93,7 +94,6 @@ def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> No
     assert "last pushed: never" in run("status", "hooks")
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_pause_and_resume(run: Run, pushed: Callable[..., None]) -> None:
     assert "paused everywhere until" in run("pause", "--for", "1d2h30m")
     assert "paused everywhere until" in run("status", "hooks")
@@ -116,7 +116,6 @@ def test_pausing_one_project(run: Run, pushed: Callable[..., None]) -> None:
     assert json.loads(run("pause", "--end", "--json"))["left"] == []
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_here_needs_a_project(run: Run) -> None:
     assert "belongs to no project" in run("pause", "--here", code=1)
 
@@ -126,7 +125,6 @@ def test_a_time_that_is_none_is_refused(run: Run, wrong: str) -> None:
     assert "write 30m, 2h or 1d" in run("pause", "--for", wrong, code=2)
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_the_variable_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_PAUSE", "1")
     assert "CONTEXT_MANAGER_PAUSE is set" in run("pause", "--end")

@@ -14,6 +14,8 @@ from mcp_server.search.search import SearchRequest, find
 from tests.conftest import Run
 from tests.llm.endpoint import Reply, endpoint
 
+pytestmark = pytest.mark.usefixtures("empty_memory")
+
 
 def test_a_conversation_becomes_knowledge_when_it_ends_and_can_be_looked_at_before(run: Run, workspace: Path) -> None:
     run("observe", "We have two kittens called Pip and Mia.", "--session", "s")

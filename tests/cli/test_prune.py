@@ -12,7 +12,7 @@ from tests.conftest import KEYWORDS_ONLY, Run, copied
 from tests.pressing import converse
 from tests.workspaces import bytes_of
 
-pytestmark = pytest.mark.usefixtures("small_contexts")
+pytestmark = pytest.mark.usefixtures("small_contexts", "fast_notes")
 
 
 def made(folder: Path, part: str, turns: int) -> Path:
@@ -66,14 +66,14 @@ def test_each_strategy_says_something_true_of_the_last_conversation(said: Run, s
     assert f"prune {strategy}: " in said("prune", "--strategy", strategy, "--apply")
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_without_a_conversation_it_says_so(run: Run) -> None:
-    run("init")
     assert "which session?" in run("prune", code=1)
     assert "MEMORY.md" in run("prune", "--strategy", "memory")
 
 
-def test_the_lexicon_is_printed_so_that_a_copy_can_be_edited(run: Run, workspace: Path) -> None:
-    run("init")
+@pytest.mark.usefixtures("empty_memory")
+def test_the_lexicon_is_printed_so_that_a_copy_can_be_edited(run: Run) -> None:
     text = run("prune", "--lexicon")
     assert "technologies:" in text
     assert json.loads(run("prune", "--lexicon", "--json"))["lexicon"].startswith(text.splitlines()[0])

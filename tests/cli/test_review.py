@@ -86,8 +86,8 @@ def test_review_keeps_edits_moves_removes_and_forgets_lines_with_one_key_each(
     assert "archive/" not in anyio.run(pushed), "no context quotes what was removed"
 
 
-def test_without_a_terminal_review_says_what_works_instead(run: Run, workspace: Path) -> None:
-    run("init")
+@pytest.mark.usefixtures("empty_memory")
+def test_without_a_terminal_review_says_what_works_instead(run: Run) -> None:
     assert "approve" in run("review", code=2)
     assert run("review", "--json").split() == ["{", '"lines":', "[],", '"proposals":', "[]", "}"]
 

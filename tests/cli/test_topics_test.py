@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.cli.main import main
-from tests.conftest import KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, copied
 from tests.topics.test_gate_log import write
 
 TOPIC = """---
@@ -28,19 +28,18 @@ Read the description, then the tests, then the diff.
 
 
 @pytest.fixture(autouse=True)
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def workspace(tmp_path: Path, new_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace with two topics, for commands."""
     root = tmp_path / "memory"
     for name, value in {**KEYWORDS_ONLY, "CONTEXT_MANAGER_HOME": str(root), "COLUMNS": "140"}.items():
         monkeypatch.setenv(name, value)
-    assert main(["init"]) == 0
+    copied(new_workspace, root)
     for shipped in (root / "topics").glob("*.md"):
         shipped.unlink()
     (root / "topics" / "review.md").write_text(TOPIC)
     (root / "topics" / "manual.md").write_text(TOPIC.replace("priority: high", "activation: manual"))
     (root / "knowledge" / "procedures").mkdir(exist_ok=True)
     (root / "knowledge" / "procedures" / "review.md").write_text("# How we review\n\nBe kind.\n")
-    capsys.readouterr()
     return root
 
 

@@ -10,6 +10,8 @@ import pytest
 from mcp_server.cli.main import main
 from tests.conftest import Run
 
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
+
 
 @pytest.fixture
 def filled(run: Run, workspace: Path) -> Run:
@@ -48,16 +50,16 @@ def test_an_export_is_imported_into_a_new_memory_whole(
     assert b"is not empty" in capsysbinary.readouterr().err
 
 
-def test_only_what_export_wrote_becomes_a_memory(filled: Run, workspace: Path, tmp_path: Path) -> None:
-    assert "import what `export` writes of it" in filled("import", str(workspace), code=1)
+def test_only_what_export_wrote_becomes_a_memory(run: Run, workspace: Path, tmp_path: Path) -> None:
+    assert "import what `export` writes of it" in run("import", str(workspace), code=1)
     (tmp_path / "notes.txt").write_text("no export")
     for path in (workspace, tmp_path / "notes.txt"):
-        assert "cannot be read" in filled("import", str(path), "--format", "memory", code=1)
+        assert "cannot be read" in run("import", str(path), "--format", "memory", code=1)
 
 
-def test_nothing_is_written_over_or_into_the_memory_itself(filled: Run, workspace: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_over_or_into_the_memory_itself(run: Run, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "memory.zip").write_text("mine")
-    assert "exists already" in filled("export", str(tmp_path / "memory.zip"), code=1)
-    assert "lies in the memory itself" in filled("export", str(workspace / "copy"), code=1)
-    assert "ends with .zip" in filled("export", str(tmp_path / "memory.tar.gz"), code=1)
+    assert "exists already" in run("export", str(tmp_path / "memory.zip"), code=1)
+    assert "lies in the memory itself" in run("export", str(workspace / "copy"), code=1)
+    assert "ends with .zip" in run("export", str(tmp_path / "memory.tar.gz"), code=1)
     assert (tmp_path / "memory.zip").read_text() == "mine"

@@ -13,9 +13,10 @@ from mcp_server.text.markdown import minute_text
 from tests.cli.test_commands import pipe
 from tests.conftest import Run
 
+pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
+
 
 def test_lines_of_several_files_stand_under_their_own_file(run: Run, workspace: Path) -> None:
-    run("init")
     for name in ("ana", "bo"):
         (workspace / f"knowledge/people/{name}.md").write_text(
             f"# {name}\n\n- lives in Basel [src: raw/conversations/{name}.md#1]\n"
@@ -28,7 +29,6 @@ def test_lines_of_several_files_stand_under_their_own_file(run: Run, workspace: 
     assert "[src:" not in said
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_nothing_is_recorded_of_an_empty_message(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(monkeypatch, b" \n")
     assert "nothing to record" in run("observe", code=1)
@@ -113,7 +113,6 @@ def test_who_asks_why_something_is_not_in_a_context_is_told(run: Run, workspace:
     assert "bilge" not in context
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_status_is_short_and_in_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_ADVISOR__ENABLED", "false")
     said = run("status")
@@ -153,7 +152,6 @@ def test_a_checkpoint_made_by_hand_says_which_command_goes_back(run: Run) -> Non
     assert "recover(id=" not in said
 
 
-@pytest.mark.usefixtures("empty_memory")
 def test_a_date_is_said_in_the_same_words_everywhere(run: Run) -> None:
     run("status", "logs", "--since", "yesterday")
     run("search", "pump", "--since", "yesterday")
@@ -173,7 +171,6 @@ def test_the_passages_of_a_search_are_paragraphs_in_a_terminal_of_80_columns(
         assert max(map(len, found.splitlines())) <= width
 
 
-@pytest.mark.usefixtures("empty_memory")
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

@@ -120,6 +120,13 @@ def test_a_command_that_records_something_creates_the_memory(
     assert git(workspace, "log", "--format=%s").endswith("maintenance: a new memory")
 
 
+def test_init_makes_the_workspace_once(run: Run, workspace: Path) -> None:
+    assert "Created" in run("init")
+    assert (workspace / "knowledge/identity/USER.md").exists()
+    assert "nothing was changed" in run("init")
+    assert json.loads(run("init", "--json"))["created"] is False
+
+
 def test_adopting_a_folder_on_purpose_keeps_its_files_and_commits_none_of_them(run: Run, code: Path) -> None:
     assert json.loads(run("init", "--adopt", "--json"))["created"] is True
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 GARBAGE = random.Random(7).randbytes(200_000)
 
 
-MEGABYTES = 3
+MEGABYTES = 2
 
 
 async def test_a_workspace_that_was_moved_away_is_not_made_anew_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_settings_that_break_under_a_running_server_change_nothing_until_t
     assert facts(root) == {"Ana sails too.": 1}
 
 
-async def test_a_message_of_three_megabytes_is_kept_whole_and_found_in_passages(tmp_path: Path) -> None:
+async def test_a_message_of_megabytes_is_kept_whole_and_found_in_passages(tmp_path: Path) -> None:
     root = tmp_path / "memory"
     words = ["harbour", "sail", "mast", "rope", "wind", "wave", "anchor", "deck", "keel", "rudder", "gull", "pier"]
     chance = random.Random(3)

@@ -34,6 +34,8 @@ LEAVING = [
     "%2e%2e/outside.md",
     "memory://../outside.md",
 ]
+NAMES = ["../outside.md", "/etc/passwd", "~/.ssh/id_rsa", "knowledge\\..\\..\\outside.md", ".git/config", "%2e%2e/x.md"]
+"""Such paths as names of sessions, projects, people and the like, one of each kind."""
 
 
 def prepared(tmp_path: Path, new_workspace: Path) -> Path:
@@ -73,7 +75,7 @@ async def test_no_argument_of_a_tool_leads_out(tmp_path: Path, new_workspace: Pa
             for action in ("append", "create", "replace", "edit"):
                 changed = {"path": path, "action": action, "section": "Outside", "old_text": SECRET}
                 answers.append(await server.refused("remember", content="Mine now.", **changed))
-        for name in LEAVING:
+        for name in NAMES:
             for tool, arguments in (
                 ("observe", {"role": "user", "content": f"By {name}.", "session": name, "project": name}),
                 ("observe", {"role": "user", "content": name, "session": "t", "turn_id": name, **everything(name)}),

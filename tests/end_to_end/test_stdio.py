@@ -102,28 +102,32 @@ async def test_a_folder_with_its_own_tools_package_does_not_get_in_the_way(tmp_p
         assert len((await client.list_tools()).tools) == 10
 
 
-def test_importing_the_rim_loads_nothing_heavy_and_all_of_a_server_nothing_of_the_page() -> None:
+def test_importing_the_rim_loads_nothing_heavy_and_all_of_a_server_neither_the_page_nor_postgresql(
+    tmp_path: Path,
+) -> None:
     heavy = {
-        "aiosqlite",
-        "git",
-        "numpy",
-        "rank_bm25",
-        "rich",
-        "ruamel",
-        "sqlite_vec",
-        "tiktoken",
-        "watchfiles",
+        *("aiosqlite", "git", "numpy", "rank_bm25", "rich", "ruamel", "sqlite_vec", "tiktoken", "watchfiles"),
         "wordllama",
     }
-    code = (
-        "import sys, mcp.server.stdio; before = set(sys.modules); import mcp_server.serve.server, mcp_server.app; "
-        "print(*set(sys.modules) - before); import mcp_server.serve as serve; serve._load(); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    code = """
+import sys, mcp.server.stdio
+before = set(sys.modules)
+import mcp_server.serve.server, mcp_server.app
+print(*set(sys.modules) - before)
+import anyio, mcp_server.serve as serve
+serve._load()
+async def open_it():
+    async with mcp_server.app.open_memory(sys.argv[1], {}):
+        print(*sys.modules)
+anyio.run(open_it)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "memory")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     of_rim, of_server = (line.split() for line in done.stdout.splitlines())
     assert not {*of_rim} & heavy
     assert "mcp_server.context.compile" in of_server
-    assert not [name for name in of_server if name.startswith(("mcp_server.page", "jinja2", "markupsafe"))]
+    left_out = ("mcp_server.page", "jinja2", "markupsafe", "psycopg")
+    assert not [name for name in of_server if name.startswith(left_out)]
 
 
 class Raw:

@@ -209,15 +209,6 @@ async def test_killed_replicas_lose_and_double_no_turn_and_keep_the_order(addres
         assert memory.files.stat(shown.row.path).size == shown.row.size
 
 
-def test_a_memory_in_a_folder_loads_no_driver_of_postgresql(tmp_path: Path) -> None:
-    program = (
-        "import anyio, sys\nfrom pathlib import Path\nfrom mcp_server.app import open_memory\n"
-        "async def main():\n    async with open_memory(Path(sys.argv[1]), {}):\n        pass\n"
-        "anyio.run(main)\nassert 'psycopg' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "memory")], check=True, cwd=ROOT)
-
-
 async def test_without_the_extra_the_address_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("mcp_server.storage.postgres.")]:
         monkeypatch.delitem(sys.modules, name)

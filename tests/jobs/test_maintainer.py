@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search.query import plain_query
 from mcp_server.search.search import SearchRequest, search
+from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.values import Change
 from tests.searching import candidates_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
 CALLER = Caller(source="test")
 
@@ -195,3 +197,45 @@ async def test_a_failure_in_the_background_is_logged_and_not_the_end(
 
         await until(twice)
     assert "a bug" in caplog.text
+
+
+@dataclass
+class Lease:
+    lost: bool = False
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def release(self, *, forget: bool = False) -> None:
+        pass
+
+
+class OneLease(Locks):
+    """Locks that give the maintainer's lease away once."""
+
+    leases: list[Lease]
+
+    def try_maintainer(self) -> Lease | None:  # type: ignore[override]
+        return self.leases.pop() if self.leases else None
+
+
+async def test_a_maintainer_stops_its_work_when_another_process_has_taken_over(memory: Memory) -> None:
+    lease, ended = Lease(), anyio.Event()
+    locks = OneLease(memory.disk.local)
+    locks.leases = [lease]
+
+    async def duty(memory: Memory) -> None:
+        try:
+            lease.lost = True
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(maintainer.run, replace(memory, locks=locks), [duty])
+            await ended.wait()
+            tasks.cancel_scope.cancel()

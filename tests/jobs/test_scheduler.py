@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.errors import NotFound
+from mcp_server.errors import Invalid, NotFound
 from mcp_server.jobs import scheduler
-from mcp_server.jobs.scheduler import Job, planned, run_due, run_now
+from mcp_server.jobs.scheduler import Job, latest, planned, run_due, run_now
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
 from tests.conftest import KEYWORDS_ONLY, Clock
@@ -136,3 +137,28 @@ async def test_the_schedule_is_kept_until_it_is_cancelled(
         with anyio.fail_after(60):
             await done.wait()
         tasks.cancel_scope.cancel()
+
+
+NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("expression", "timezone", "expected"),
+    [
+        ("0 12 * * *", "UTC", NOON),
+        ("0 8 * * *", "UTC", NOON.replace(hour=8)),
+        ("0 14 * * *", "Europe/Belgrade", NOON),
+        ("0 15 * * *", "Europe/Belgrade", datetime(2026, 6, 30, 13, 0, tzinfo=UTC)),
+        ("30 3 * * SUN", "UTC", datetime(2026, 6, 28, 3, 30, tzinfo=UTC)),
+        ("0 0 1 1 *", "Europe/Belgrade", datetime(2025, 12, 31, 23, 0, tzinfo=UTC)),
+    ],
+)
+def test_the_last_planned_moment_is_in_the_users_zone(expression: str, timezone: str, expected: datetime) -> None:
+    assert latest(expression, NOON, timezone) == expected
+    assert latest(expression, NOON.replace(second=59), timezone) == expected
+
+
+@pytest.mark.parametrize("expression", ["", "daily", "* * * *", "0 0 0 1 1 1", "61 * * * *", "0 0 31 2 *"])
+def test_what_is_no_expression_is_named(expression: str) -> None:
+    with pytest.raises(Invalid, match="cron expression"):
+        latest(expression, NOON, "UTC")

@@ -20,11 +20,18 @@ from mcp_server.knowledge.extract import extract_pending
 from mcp_server.memory import Memory
 from mcp_server.search.search import SearchRequest, find
 from tests.conftest import KEYWORDS_ONLY
+from tests.preloaded import programs
 
 pytestmark = pytest.mark.anyio
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
-MANY = 15
+MANY = 10
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that `worker.run` starts have their imports done."""
+    monkeypatch.setattr(sys, "executable", str(programs() / "python"))
 
 
 def talk(number: int) -> ImportedSession:
@@ -63,6 +70,7 @@ def started(workspace: Path) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.usefixtures("quick")
 async def test_closed_conversations_become_knowledge_in_a_process_of_their_own(workspace: Path) -> None:
     await imported(workspace, 2)
     assert await worker.run("knowledge", workspace, KEYWORDS_ONLY)
@@ -70,6 +78,7 @@ async def test_closed_conversations_become_knowledge_in_a_process_of_their_own(w
     assert "Zagreb1" in (workspace / "knowledge/people/ana.md").read_text()
 
 
+@pytest.mark.usefixtures("quick")
 async def test_jobs_that_are_due_run_there_too(memory: Memory, workspace: Path) -> None:
     await planned(memory, JOBS)
     await memory.state.put("jobs", "condense-daily", {"done": "2020-01-01T00:00:00+00:00"})
@@ -79,6 +88,7 @@ async def test_jobs_that_are_due_run_there_too(memory: Memory, workspace: Path) 
     assert ran.last is not None
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_server_finds_what_its_child_wrote(workspace: Path) -> None:
     await imported(workspace, 1)
     async with (
@@ -117,6 +127,7 @@ async def test_a_child_ends_with_whoever_started_it(workspace: Path) -> None:
     assert await left(workspace) > 0
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_child_that_fails_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(Unavailable, match="code 1"):

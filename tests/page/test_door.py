@@ -22,7 +22,7 @@ from mcp_server.page.door import CODE_SECONDS, MAX_CODES, Door
 from mcp_server.page.site import application
 from tests.conftest import KEYWORDS_ONLY, Run
 from tests.page.browsing import COMMAND, serving
-from tests.preloaded import python
+from tests.preloaded import programs, python
 
 pytestmark = pytest.mark.anyio
 
@@ -316,6 +316,7 @@ def test_in_the_background_the_command_returns_and_tells_no_code(
     run: Run, fake: str, told: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROWSER", fake)
+    monkeypatch.setattr(sys, "executable", str(programs() / "python"))  # it has its imports done
     assert run("page", "--background") == "The page is open in your browser.\n"
     seen = wait_for(told)
     found = re.search(r"http://127.0.0.1:\d+/open", str(seen["text"]))
@@ -326,6 +327,7 @@ def test_in_the_background_the_command_returns_and_tells_no_code(
 @pytest.mark.usefixtures("empty_memory")
 def test_without_a_browser_the_background_says_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROWSER", "/nowhere/browser %s")
+    monkeypatch.setattr(sys, "executable", str(programs() / "python"))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)

@@ -28,7 +28,7 @@ from mcp_server.text.destinations import archived_path
 from tests.conftest import Clock
 from tests.page.test_door import OWN, visitor
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 ME = Caller("tool", "claude-code")
 PASSPORT = "My passport lies in the blue drawer of the kitchen."

@@ -9,7 +9,7 @@ from mcp.types import PromptReference
 from mcp_server.relevance.clarity_scores import COMMANDS
 from tests.serving import connected, prompt, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 SAID = {
@@ -20,21 +20,17 @@ SAID = {
 """Words of each prompt that asks the model to do something."""
 
 
-@pytest.mark.parametrize("name", SAID)
-async def test_the_model_is_told_what_to_do(name: str, tmp_path: Path) -> None:
+async def test_the_model_is_told_what_to_do_and_the_handle_where_it_is_known(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        text = await prompt(client, name)
-    assert [word for word in SAID[name] if word not in text] == []
-    assert "project" not in text  # this kind is refused outside of a project
-    assert "session=" not in text
-
-
-@pytest.mark.parametrize("name", SAID)
-async def test_the_handle_is_named_where_it_is_known(name: str, tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        assert 'session="other"' in await prompt(client, name, session="other")
+        for name, words in SAID.items():
+            text = await prompt(client, name)
+            assert [word for word in words if word not in text] == []
+            assert "project" not in text  # this kind is refused outside of a project
+            assert "session=" not in text
+            assert 'session="other"' in await prompt(client, name, session="other")
         session = await say(client, "Hello")
-        assert f'session="{session}"' in await prompt(client, name)
+        for name in SAID:
+            assert f'session="{session}"' in await prompt(client, name)
 
 
 async def test_an_unknown_prompt_is_named(tmp_path: Path) -> None:

@@ -13,24 +13,7 @@ from mcp.types import INVALID_PARAMS, PromptReference, ResourceTemplateReference
 from mcp_server.tokens import TokenCounter
 from tests.serving import ERAS, Mode, call, connected, resource, say
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("mode", ERAS)
-async def test_what_can_be_read_is_listed(tmp_path: Path, mode: Mode) -> None:
-    async with connected(tmp_path, mode=mode) as client:
-        uris = {str(listed.uri) for listed in (await client.list_resources()).resources}
-        templates = {listed.uri_template for listed in (await client.list_resource_templates()).resource_templates}
-    clarity = {f"context://clarity/{view}" for view in ("state", "scores", "stats")}
-    plain = {"compiled", "status", "clarity/config", "checkpoints", "topics"}
-    assert uris == {f"context://{name}" for name in plain} | clarity
-    assert templates == {
-        "context://compiled/{session}",
-        "context://receipt/{session}",
-        "context://checkpoint/{id}",
-        "memory://{+path}",
-        *(f"{uri}/{{session}}" for uri in clarity),
-    }
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 async def test_a_file_of_the_memory_is_a_resource(tmp_path: Path) -> None:

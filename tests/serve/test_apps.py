@@ -14,7 +14,7 @@ from mcp.types import CallToolResult, TextResourceContents
 
 from tests.serving import ERAS, Mode, connected, say, text
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 VIEW = "ui://context-manager/view.html"
 IDENTITY = {"content": "Call me Vesna.", "kind": "identity", "project": "global"}

@@ -27,7 +27,7 @@ from mcp_server.serve import instructions
 from mcp_server.serve.server import build, repaired
 from tests.serving import ERAS, Mode, Updates, call, connected, opener, refused, resource, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 @pytest.mark.parametrize("mode", ERAS)

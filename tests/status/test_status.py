@@ -29,7 +29,7 @@ from mcp_server.status.status import VIEWS, status
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.small_context import USER, grow, small_memory
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 
 async def test_it_counts_what_is_stored(memory: Memory) -> None:
@@ -75,13 +75,6 @@ async def test_problems_come_first(workspace: Path, memory: Memory) -> None:
     assert not checks["settings"].ok
     assert not checks["files"].ok
     assert "knowledge/people/ana.md: line 3: `tags`" in checks["files"].detail
-
-
-async def test_a_config_that_is_no_yaml_leaves_every_setting_at_its_default(workspace: Path, memory: Memory) -> None:
-    (workspace / "memory-config.yaml").write_text("search: [unclosed\n", "utf-8")
-    async with open_memory(workspace, KEYWORDS_ONLY) as again:
-        assert again.settings.context_compiler == memory.settings.context_compiler
-        assert any("memory-config.yaml cannot be read" in problem for problem in again.problems())
 
 
 @pytest.mark.parametrize("path", ["memory-config.yaml", ".local/settings.yaml", "anchors.yaml", MAP])

@@ -17,3 +17,8 @@ def workspace(tmp_path: Path) -> Path:
 def made_workspace(tmp_path: Path, new_workspace: Path) -> None:
     """Copies a new workspace to `tmp_path`."""
     shutil.copytree(new_workspace, tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_notes(fast_notes: None) -> None:
+    """What tools answer does not depend on the network that reads messages."""

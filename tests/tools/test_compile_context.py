@@ -21,13 +21,6 @@ async def test_the_tool_gives_the_same_bytes_as_the_resource(tmp_path: Path) -> 
         assert compiled == await call(client, "compile_context")
 
 
-async def test_a_message_brings_what_was_said_elsewhere(tmp_path: Path) -> None:
-    async with connected(tmp_path, maintained=True) as client:
-        await say(client, "The blue boat is kept in the harbour of Senj.", session="old", delivery="replace")
-        compiled = await call(client, "compile_context", message="Where is the blue boat kept?", session="old")
-        assert "Senj" in compiled
-
-
 async def test_the_receipt_says_why(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         session = await say(client, "Where do we keep the blue boat?")

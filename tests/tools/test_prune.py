@@ -7,7 +7,7 @@ from mcp import Client
 
 from tests.serving import PLAIN, call, connected, refused
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
@@ -37,18 +37,6 @@ async def converse(client: Client, delivery: str, turns: int = 12) -> list[str]:
     return answers
 
 
-async def test_a_dry_run_tells_and_the_second_call_does_it_recoverably(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        await converse(client, "replace")
-        told = await call(client, "prune", strategy="compact", session="s")
-        assert "would go to cold storage" in told
-        assert 'prune(strategy="compact", dry_run=false) does it' in told
-        assert await call(client, "prune", strategy="compact", session="s") == told
-        done = await call(client, "prune", strategy="compact", session="s", dry_run=False)
-        assert "went to cold storage" in done
-        assert "bring back: recover c" in done
-
-
 async def test_the_connections_own_session_needs_no_handle(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         await call(client, "observe", role="user", content="Hello there")
@@ -64,14 +52,20 @@ async def test_what_cannot_be_is_said_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["add", "replace"])
-async def test_answers_about_pruning_say_how_to_make_room_if_the_client_keeps_its_own_window(
+async def test_pruning_is_told_then_done_recoverably_and_says_how_to_make_room_in_a_clients_own_window(
     tmp_path: Path, delivery: str
 ) -> None:
     async with connected(tmp_path) as client:
         said = await converse(client, delivery)
-        for strategy in ("auto", "advisor", "clarity", "compact", "memory", "files"):
+        turns = len(said)
+        for strategy in ("compact", "auto", "advisor", "clarity", "memory", "files"):
             for dry_run in (True, False):
                 said.append(await call(client, "prune", strategy=strategy, session="s", dry_run=dry_run))
+    told, done = said[turns : turns + 2]
+    assert "would go to cold storage" in told
+    assert 'prune(strategy="compact", dry_run=false) does it' in told
+    assert "went to cold storage" in done
+    assert "bring back: recover c" in done
     if delivery == "add":
         speak = [text for text in said if "cold storage" in text or "Context at" in text]
         assert len(speak) > 5
