@@ -48,17 +48,7 @@ def test_every_command_has_json_explains_each_option_and_follows_our_conventions
         assert not names & {"--yes", "--force", "--dry-run", "--now"}, path
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        *(["nosuch"], ["search"], ["search", "x", "--limit", "0"], ["compile", "--budgt", "7"], ["read", "a", "b"], []),
-        *(
-            ["search", "x", "--limit", "many"],
-            ["observe", "x", "--at", "yesterday"],
-            ["observe", "x", "--role", "king"],
-        ),
-    ],
-)
+@pytest.mark.parametrize("arguments", [["search"], ["read", "a", "b"], ["observe", "x", "--at", "yesterday"], []])
 def test_wrong_usage_is_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     captured = capsys.readouterr()

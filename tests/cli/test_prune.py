@@ -58,14 +58,6 @@ def test_a_program_gets_everything(said: Run) -> None:
     assert set(done["undo"]) == {one["id"] for one in done["fates"] if one["fate"] != "keep"}
 
 
-@pytest.mark.parametrize("strategy", ["auto", "advisor", "clarity", "compact", "memory", "files"])
-def test_each_strategy_says_something_true_of_the_last_conversation(said: Run, strategy: str) -> None:
-    looked = json.loads(said("prune", "--strategy", strategy, "--json"))
-    assert looked["strategy"] == strategy
-    assert looked["session"] == (None if strategy in ("memory", "files") else "s")
-    assert f"prune {strategy}: " in said("prune", "--strategy", strategy, "--apply")
-
-
 @pytest.mark.usefixtures("empty_memory")
 def test_without_a_conversation_it_says_so(run: Run) -> None:
     assert "which session?" in run("prune", code=1)
