@@ -14,7 +14,7 @@ import click
 from mcp_server.cli import shell
 from mcp_server.context import briefs, windows
 from mcp_server.context.windows import Pause
-from mcp_server.conversations.projects import list_projects, project_of
+from mcp_server.conversations.projects import list_projects, must_know, project_of
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import Project
@@ -200,9 +200,7 @@ def pause_command(project: str | None, here: bool, duration: timedelta | None, e
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
     """Returns the project that is named, or that of the folder (`here`); None for everywhere."""
     if project is not None:
-        known = [one.slug for one in await list_projects(memory)]
-        if project not in known:
-            raise NotFound(f"no project {project!r} (project list shows: {', '.join(known) or 'none yet'})")
+        must_know([one.slug for one in await list_projects(memory)], project)
         return await project_of(memory, shell.caller(), project)
     if not here:
         return None

@@ -10,7 +10,7 @@ import click
 from mcp_server.app import catch_up
 from mcp_server.cli import shell
 from mcp_server.context import briefs
-from mcp_server.conversations.projects import list_projects, merge_projects, names_of, rename_project
+from mcp_server.conversations.projects import list_projects, merge_projects, must_know, names_of, rename_project
 from mcp_server.conversations.sessions import (
     SessionEnded,
     SessionShown,
@@ -19,7 +19,6 @@ from mcp_server.conversations.sessions import (
     list_sessions,
     show_session,
 )
-from mcp_server.errors import NotFound
 from mcp_server.knowledge.extract import extract_pending
 from mcp_server.knowledge.writing import renew_memory
 from mcp_server.memory import Memory
@@ -160,8 +159,7 @@ def merge(source: str, into: str, apply: bool) -> None:
 def _show_change(command: str, slug: str, change: str) -> None:
     """Prints what a change of a project would affect. Raises NotFound if there is no such project."""
     known = {project.slug: project for project in shell.with_memory(list_projects)}
-    if slug not in known:
-        raise NotFound(f"no project {slug!r} (project list shows: {', '.join(known) or 'none yet'})")
+    must_know(known, slug)
     said = f"{change}: {counted(known[slug].sessions, 'conversation')}."
     shell.print_result({"project": known[slug], "change": change, "applied": False}, said)
     shell.say_not_applied(command)

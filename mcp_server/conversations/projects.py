@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
@@ -16,7 +16,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, PREFIXES, Caller, Project, shown_name, slug_of, slugify
 from mcp_server.storage.history_values import unused
 from mcp_server.text.destinations import link_to_project
-from mcp_server.text.markdown import load, yaml_line
+from mcp_server.text.markdown import load, split_front_matter, yaml_line
 from mcp_server.text.prose import did_you_mean
 from mcp_server.text.redaction import redact
 
@@ -76,7 +76,7 @@ async def project_asked(memory: Memory, caller: Caller, argument: str | None = N
     """Returns the same as `project_of`, for a call that only reads. Raises NotFound if no project has the name."""
     project = await project_of(memory, caller, argument)
     if argument is not None and project.slug is not None:
-        _must_know(await run_sync(_readable_map, memory), project.slug)
+        must_know((await run_sync(_readable_map, memory)).values(), project.slug)
     return project
 
 
@@ -121,7 +121,7 @@ async def rename_project(memory: Memory, old: str, new: str) -> str:
         raise Invalid(f"{new!r} has no letter or digit to make a folder name of; choose another name")
     async with memory.locks.files():
         keys = await run_sync(_read_map, memory)
-        _must_know(keys, old)
+        must_know(keys.values(), old)
         if slug in keys.values():
             raise Conflict(f"there is a project {slug!r} already; to join the two: project merge {old} {slug}")
         await run_sync(_move_folder, memory, old, slug)
@@ -135,8 +135,8 @@ async def merge_projects(memory: Memory, source: str, into: str) -> str:
     """Gives every key of `source` the slug `into`, and moves its files there. Returns the remaining slug."""
     async with memory.locks.files():
         keys = await run_sync(_read_map, memory)
-        _must_know(keys, source)
-        _must_know(keys, into)
+        must_know(keys.values(), source)
+        must_know(keys.values(), into)
         if source == into:
             raise Invalid("a project cannot be merged into itself; name two different ones (project list)")
         await run_sync(_move_folder, memory, source, into)
@@ -145,9 +145,10 @@ async def merge_projects(memory: Memory, source: str, into: str) -> str:
     return into
 
 
-def _must_know(keys: dict[str, str], slug: str) -> None:
-    if slug not in keys.values():
-        raise NotFound(f"no project {slug!r}{did_you_mean(slug, sorted(set(keys.values())))} (project list)")
+def must_know(known: Collection[str], slug: str) -> None:
+    """Raises NotFound if a slug is not among the known ones; the message names a similar one."""
+    if slug not in known:
+        raise NotFound(f"no project {slug!r}{did_you_mean(slug, sorted(set(known)))} (project list)")
 
 
 def _look_up(
@@ -225,14 +226,14 @@ def _write_map(memory: Memory, keys: dict[str, str]) -> None:
 
 
 def _move_folder(memory: Memory, old: str, new: str) -> None:
-    """Moves the files of the old slug to the new one. A file whose name is taken is appended to the other."""
+    """Moves the files of the old slug to the new one. If a name is taken, the text of the file is appended to the other
+    one, without its front matter and without the project's name as its title."""
     prefix = f"knowledge/projects/{old}/"
     for stat in list(memory.files.walk(prefix)):
         target = f"knowledge/projects/{new}/{stat.path.removeprefix(prefix)}"
         if memory.files.exists(target):
-            joined = (
-                f"{memory.files.read_text(target).rstrip()}\n\n## From {old}\n\n{memory.files.read_text(stat.path)}"
-            )
+            said = split_front_matter(memory.files.read_text(stat.path)).body.strip().removeprefix(f"# {old}\n")
+            joined = f"{memory.files.read_text(target).rstrip()}\n\n## From {old}\n\n{said.strip()}\n"
             memory.files.write_atomic(target, joined)
             memory.files.remove(stat.path)
         else:

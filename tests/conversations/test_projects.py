@@ -172,12 +172,17 @@ async def test_merging_loses_no_file(memory: Memory) -> None:
     for name in ("a", "b"):
         await observe(memory, NewTurn("user", f"hi {name}", project=name), at(None))
         memory.files.write_atomic(f"knowledge/projects/{name}/notes.md", f"# Notes of {name}\n")
-    memory.files.write_atomic("knowledge/projects/a/context.md", "# Context\n")
+        page = f"---\ntype: project_context\nproject: {name}\n---\n\n# {name}\n\n## Notes\n\n- of {name}\n"
+        memory.files.write_atomic(f"knowledge/projects/{name}/context.md", page)
+    memory.files.write_atomic("knowledge/projects/a/more.md", "# More\n")
     await merge_projects(memory, "a", "b")
     joined = memory.files.read_text("knowledge/projects/b/notes.md")
     assert "Notes of a" in joined
     assert "Notes of b" in joined
-    assert memory.files.exists("knowledge/projects/b/context.md")
+    assert memory.files.read_text("knowledge/projects/b/context.md") == (
+        "---\ntype: project_context\nproject: b\n---\n\n# b\n\n## Notes\n\n- of b\n\n## From a\n\n## Notes\n\n- of a\n"
+    )
+    assert memory.files.read_text("knowledge/projects/b/more.md") == "# More\n"
     assert (await project_of(memory, at(None), "a")).slug == "b"
 
 

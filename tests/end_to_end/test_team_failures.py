@@ -160,7 +160,7 @@ async def said_after_the_pause(holder: subprocess.Popen[str], pid_file: Path) ->
     holder.stdin.flush()
     send(pid_file, signal.SIGCONT)
     with anyio.fail_after(60):
-        return await run_sync(holder.stdout.readline)
+        return await run_sync(holder.stdout.readline, abandon_on_cancel=True)
 
 
 async def test_a_paused_replica_learns_that_another_has_taken_its_lease(address: str, tmp_path: Path) -> None:
