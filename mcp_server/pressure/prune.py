@@ -73,6 +73,10 @@ async def prune_ladder(
     notes: list[str] = []
     if strategy == "auto" and decided.event == "curation":
         notes.append("The context is not full yet, so only messages that are unrelated to the latest ones are removed.")
+        half = await memory.live.tokens(row.session) // HALF
+        shorter = await pressure.plan(memory, lookups, "compaction", asked=True, target=half)
+        if saved := shorter.tokens_before - shorter.tokens_after:
+            notes.append(f'strategy="compact" would free about {saved:,} tokens: it also shortens what is large.')
     if any(one.why == UNJUDGED for one in decided.decisions):
         notes.append("What is not indexed yet cannot be judged; a running server, or any search, indexes it.")
     return Pruned(

@@ -81,6 +81,18 @@ async def test_auto_under_the_trigger_takes_what_has_nothing_to_do_with_the_mess
     assert all("score at or below 0.3" in one.why for one in gone)
 
 
+async def test_auto_says_how_much_compacting_would_free_where_little_is_unrelated(small: Memory) -> None:
+    await observe(small, NewTurn("user", "Which line of this log names the oven?", "s", delivery="replace"), CALLER)
+    log = "\n".join(f"line {number} of the oven log" for number in range(100))
+    await observe(small, NewTurn("user", log, "s"), CALLER)
+    await small.index.refresh()
+    auto, compact = await asked(small, "auto"), await asked(small, "compact")
+    assert auto.before == auto.after
+    assert compact.before is not None
+    assert compact.after is not None
+    assert f'strategy="compact" would free about {compact.before - compact.after:,} tokens' in auto.markdown
+
+
 async def test_auto_names_what_other_strategies_would_find(small: Memory) -> None:
     await converse(small)
     memory_file(small, 190)
