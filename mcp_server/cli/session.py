@@ -144,7 +144,8 @@ def rename(old: str, new: str, apply: bool) -> None:
 def merge(source: str, into: str, apply: bool) -> None:
     """Make everything of SOURCE belong to INTO."""
     if not apply:
-        _show_change(shlex.join(("project", "merge", source, into)), source, f"{source} would become part of {into}")
+        command = shlex.join(("project", "merge", source, into))
+        _show_change(command, source, f"{source} would become part of {into}", into)
         return
 
     async def act(memory: Memory) -> str:
@@ -156,10 +157,12 @@ def merge(source: str, into: str, apply: bool) -> None:
     shell.print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.")
 
 
-def _show_change(command: str, slug: str, change: str) -> None:
-    """Prints what a change of a project would affect. Raises NotFound if there is no such project."""
+def _show_change(command: str, slug: str, change: str, into: str | None = None) -> None:
+    """Prints what a change of a project, which may go `into` another one, would affect. Raises NotFound if there is no
+    such project."""
     known = {project.slug: project for project in shell.with_memory(list_projects)}
-    must_know(known, slug)
+    for one in (slug, into or slug):
+        must_know(known, one)
     said = f"{change}: {counted(known[slug].sessions, 'conversation')}."
     shell.print_result({"project": known[slug], "change": change, "applied": False}, said)
     shell.say_not_applied(command)

@@ -21,6 +21,7 @@ from mcp_server.text.prose import did_you_mean
 from mcp_server.text.redaction import redact
 
 MAP = "knowledge/projects/_map.yaml"
+MOST_NAMED = 10  # most projects that a message about an unknown one names
 HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"
 
 WITHOUT_WORDS = ("root:", "dir:")
@@ -146,9 +147,11 @@ async def merge_projects(memory: Memory, source: str, into: str) -> str:
 
 
 def must_know(known: Collection[str], slug: str) -> None:
-    """Raises NotFound if a slug is not among the known ones; the message names a similar one."""
+    """Raises NotFound if a slug is not among the known ones. The message names a similar one, or else some of them."""
     if slug not in known:
-        raise NotFound(f"no project {slug!r}{did_you_mean(slug, sorted(set(known)))} (project list)")
+        slugs = sorted(set(known))
+        shown = did_you_mean(slug, slugs) or f"; there are: {', '.join(slugs[:MOST_NAMED]) or 'none yet'}"
+        raise NotFound(f"no project {slug!r}{shown} (project list)")
 
 
 def _look_up(

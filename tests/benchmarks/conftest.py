@@ -20,7 +20,7 @@ def bench() -> Workbench:
 
 @pytest.fixture
 def few_shipped_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One unrelated prompt of each set instead of all: each is compiled or pushed in each conversation."""
+    """Measures with one unrelated prompt of each set, not with all: every conversation is asked each of them."""
     few = {kind: prompts[:1] for kind, prompts in push.shipped_prompts().items()}
     for module in (injection, push):
         monkeypatch.setattr(module, "shipped_prompts", lambda: few)

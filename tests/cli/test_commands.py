@@ -101,7 +101,8 @@ def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
     assert {row["slug"] for row in json.loads(run("project", "list", "--json"))} == {"bakery", "greenhouse"}
     assert "bakery would be called ovens: 1 conversation" in run("project", "rename", "bakery", "ovens")
     assert "ovens" in run("project", "rename", "bakery", "ovens", "--apply")
-    assert "no project 'bakery'" in run("project", "merge", "bakery", "ovens", code=1)
+    assert "no project 'bakery'; there are: greenhouse, ovens" in run("project", "merge", "bakery", "ovens", code=1)
+    assert "no project 'oven'; did you mean 'ovens'?" in run("project", "merge", "greenhouse", "oven", code=1)
     run("project", "merge", "greenhouse", "ovens", "--apply")
     (row,) = json.loads(run("project", "list", "--json"))
     assert (row["slug"], row["sessions"]) == ("ovens", 2)

@@ -148,8 +148,8 @@ KILLS = {
     ("update-ref", 2): "list",  # before the pages are on the branch
     ("knowledge/journal/2023-05-18.md", 2): "serve",  # when most of the pages are written
 }
-"""It is killed before each of these calls of git or writes: the argument that tells it, and which of such calls. The
-value says what the next process does."""
+"""Calls of git, and writes of files, before which a reconstruction is killed: an argument of the call, and its number
+among the calls with this argument. The value says what the next process does."""
 
 
 async def test_a_kill_in_the_middle_leaves_nothing_that_the_next_run_does_not_clear_away(workspace: Path) -> None:

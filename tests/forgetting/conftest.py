@@ -1,4 +1,4 @@
-"""A memory in which one fact stands in every place that holds text, made once."""
+"""A memory that has one fact in every place where text can be. It is made once, and tests copy it."""
 
 from __future__ import annotations
 

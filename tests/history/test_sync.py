@@ -541,7 +541,8 @@ KILLS = (
     *((CORE, 1), (PERSON, 1), ("update-ref", 2)),  # none, one and all of the merged files are written
     *(("--skip-worktree", 1), ("push", 1)),  # the merge is committed, and what waits for approval left out
 )
-"""A sync is killed before each of these calls of git or writes: the argument that tells it, and which of such calls."""
+"""Calls of git, and writes of files, before which a sync is killed: an argument of the call, and its number among the
+calls with this argument."""
 
 
 async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finishes(

@@ -1,4 +1,4 @@
-"""What the user marks stays: in `anchors.yaml`, as a person wrote it, in the scores, in the live set."""
+"""Anchors: they are written to `anchors.yaml` without changing other lines, and their items stay in contexts."""
 
 from __future__ import annotations
 

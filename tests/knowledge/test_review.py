@@ -1,4 +1,4 @@
-"""What waits for the user's word: proposed changes, and lines that contradict each other."""
+"""Changes that the user must approve, and lines that contradict each other, of which the user keeps one."""
 
 from __future__ import annotations
 

@@ -21,4 +21,4 @@ def made_workspace(tmp_path: Path, new_workspace: Path) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_notes(fast_notes: None) -> None:
-    """What tools answer does not depend on the network that reads messages."""
+    """Replaces the network that recognizes decisions and facts in messages: answers of tools do not depend on it."""

@@ -22,7 +22,7 @@ DECIDED = "- SQLite for the ledger, because it is one file."
 
 @pytest.fixture
 def window(window: Open) -> ClaudeWindow:
-    """One window of Claude Code, on a session `now`."""
+    """A window of Claude Code. The id of its session is `now`."""
     return window()
 
 
