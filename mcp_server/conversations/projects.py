@@ -150,7 +150,8 @@ def must_know(known: Collection[str], slug: str) -> None:
     """Raises NotFound if a slug is not among the known ones. The message names a similar one, or else some of them."""
     if slug not in known:
         slugs = sorted(set(known))
-        shown = did_you_mean(slug, slugs) or f"; there are: {', '.join(slugs[:MOST_NAMED]) or 'none yet'}"
+        some = f"; there are: {', '.join(slugs[:MOST_NAMED])}" if slugs else "; there are none yet"
+        shown = did_you_mean(slug, slugs) or some
         raise NotFound(f"no project {slug!r}{shown} (project list)")
 
 
