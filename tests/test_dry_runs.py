@@ -65,7 +65,8 @@ def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path, mo
     for name, value in SMALL.items():
         monkeypatch.setenv(name, value)
     converse(workspace, [("user", errand(number)) for number in range(10)], "s1")
-    run("observe", "We talk of other things.", "--session", "s2", "--project", "boats")
+    for session, project in (("s3", "other"), ("s2", "boats")):
+        run("observe", "We talk of other things.", "--session", session, "--project", project)
     run("remember", "The ladder stands in the paint-shed.")
     run("remember", "The ladder has nine rungs.")
     memory = workspace / "knowledge" / "memory" / "MEMORY.md"
