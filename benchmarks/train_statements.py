@@ -40,7 +40,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks import train_recognizer
-from benchmarks.train_encoder import SIZE, Layers, fit, means, with_layers
+from benchmarks.train_encoder import SIZE, Layers, fit, means, with_layers, without_statements
 from benchmarks.train_recognizer import DAYS_APART, REPLACEMENTS, Conversation, holds
 from mcp_server.understanding import encoder
 from mcp_server.understanding.encoder import SEPARATOR, START, statement_tokens, text_tokens
@@ -341,7 +341,7 @@ def main() -> None:
         of_texts = fitted_on_texts([*(asked[place] for place in inside), *map(asked_of_project, projects(half))])
         path = options.out if half is None else options.halves / f"{half}.npz"
         with np.load(path) as stored:
-            arrays = with_layers(with_layers(dict(stored), of_pairs), of_texts)
+            arrays = with_layers(with_layers(without_statements(stored), of_pairs), of_texts)
         weight, bias = of_pairs.outputs.weight.detach().numpy(), of_pairs.outputs.bias.detach().numpy()
         np.savez(path, **arrays, pair=weight.T, pair_bias=bias)
         if half is not None:

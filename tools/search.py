@@ -19,18 +19,19 @@ MORE = {
     "since": "first date",
     "until": "last date",
     "mode": "hybrid|keyword|vector",
+    "explain": "true: the terms of each score",
 }
 """The arguments that the schema offers in one object."""
 
 
 class Hit(TypedDict):
-    """A passage. `score` is the sum of `terms`; what it has not (a turn, a speaker, a term) is left out."""
+    """A passage. `score` is the sum of `terms`, which only `explain` shows. `at` is in UTC. What a passage has not (a
+    turn, a speaker) is left out."""
 
     path: str
     start: int
     end: int
     turn: NotRequired[int]
-    turn_id: NotRequired[str]
     session: NotRequired[str]
     role: NotRequired[str]
     speaker: NotRequired[str]
@@ -39,7 +40,7 @@ class Hit(TypedDict):
     at: NotRequired[str]
     snippet: str
     score: float
-    terms: dict[str, float]
+    terms: NotRequired[dict[str, float]]
     cold: NotRequired[str]
     sources: NotRequired[list[str]]
 
@@ -69,6 +70,7 @@ def tool(connection: Connection) -> Tool:
         session: Short | None = None,
         since: Short | None = None,
         until: Short | None = None,
+        explain: bool = False,
         max_tokens: MaxTokens = 2000,
     ) -> Annotated[CallToolResult, Found]:
         """Use when you need something particular from earlier conversations or notes: who said what, when, why. Answers
@@ -78,15 +80,20 @@ def tool(connection: Connection) -> Tool:
         memory = await connection.memory()
         project = await connection.project(client_of(ctx))
         where = "all" if session else scope  # a conversation that was named may be of another project
-        request = action.SearchRequest(query, limit, category, where, mode, session, since, until, project)
+        request = action.SearchRequest(
+            query, limit, category, where, mode, session, since, until, project, explain=explain
+        )
         found = await action.search(memory, request, max_tokens, await connection.personal())
         data = found.as_dict()
-        return answer(found.markdown, {**data, "hits": [_lean(hit) for hit in data["hits"]]})
+        return answer(found.markdown, {**data, "hits": [_lean(hit, explain) for hit in data["hits"]]})
 
     return strict_tool(search, hints(reads=True), structured=True, more=MORE)
 
 
-def _lean(hit: dict[str, Any]) -> dict[str, Any]:
-    """Returns a hit without nulls and zero terms: clients show it instead of the text, so it must be as short."""
-    terms = {name: term for name, term in hit["terms"].items() if term}
-    return {key: value for key, value in hit.items() if value is not None} | {"terms": terms}
+def _lean(hit: dict[str, Any], explain: bool) -> dict[str, Any]:
+    """Returns a hit without what only a program needs: clients show it instead of the text, so it must be as short."""
+    found = {name: value for name, value in hit.items() if value is not None and name not in ("turn_id", "terms")}
+    if hit["at"]:
+        found["at"] = hit["at"][: len("2026-01-31T12:00")]
+    found["score"] = round(hit["score"], 3)
+    return found | ({"terms": {name: term for name, term in hit["terms"].items() if term}} if explain else {})

@@ -53,7 +53,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mcp_server.model import Hit, Passage
 from mcp_server.search.query import Query
 from mcp_server.text.entries import Source, sources_of, without_sources
-from mcp_server.understanding.cues import changes, content_stems, supersedes, word_list
+from mcp_server.understanding.cues import changes, content_stems, stems_of_text, supersedes, word_list
+from mcp_server.understanding.sentences import is_question
 from mcp_server.understanding.settling import Rarity, Statement
 
 if TYPE_CHECKING:
@@ -154,6 +155,12 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         if place not in ordered:
             put(place)
     return tuple(ordered.values())
+
+
+def repeats(passage: Passage, asked: frozenset[str]) -> bool:
+    """Returns whether a turn only asks what a query with these content stems asks. People ask the same thing again in a
+    new conversation; no passage is nearer to the query, and none says less."""
+    return passage.turn is not None and is_question(passage.text) and stems_of_text(passage.text) <= asked
 
 
 def replacement_chances(statements: Sequence[Statement], rarity: Rarity) -> NDArray[np.float64]:

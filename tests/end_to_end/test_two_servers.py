@@ -50,7 +50,7 @@ async def test_two_servers_and_a_rebuilding_third_process_lose_nothing_and_write
         async def found(server: Served, name: str) -> bool:
             last = f"{name}-t{CALLS - 1}"
             hits = await server.hits(f'"{last}"')
-            return [hit.get("turn_id") for hit in hits] == [last] and await server.finds(last)
+            return [last in hit["snippet"] for hit in hits] == [True] and await server.finds(last)
 
         await eventually(both_find_the_last)
     logs = [first.stderr(), second.stderr(), *printed]

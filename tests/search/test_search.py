@@ -40,7 +40,8 @@ async def stored(memory: Memory) -> Memory:
 
 
 async def test_a_hit_shows_where_it_is_and_why_it_came(stored: Memory) -> None:
-    answer = await search(stored, SearchRequest("who plays the cello?", scope="all"))
+    request = SearchRequest("who plays the cello?", scope="all")
+    answer = await search(stored, replace(request, explain=True))
     first = answer.as_dict()["hits"][0]
     assert first["path"] == "knowledge/people/ana.md"
     assert (first["start"], first["end"]) == (1, 3)
@@ -48,6 +49,7 @@ async def test_a_hit_shows_where_it_is_and_why_it_came(stored: Memory) -> None:
     assert sum(first["terms"].values()) == pytest.approx(first["score"], abs=1e-5)
     assert "knowledge/people/ana.md:1-3" in answer.markdown
     assert "coverage" in answer.markdown
+    assert "coverage" not in (await search(stored, request)).markdown
 
 
 async def test_the_scope_is_the_project_and_what_is_global(stored: Memory) -> None:
@@ -117,6 +119,12 @@ async def test_words_that_nothing_has_are_named_above_the_hits(stored: Memory) -
     assert answer.notes == ("no passage has the word 'quantum' or 'chromodynamics'",)
     assert answer.markdown.split("\n\n")[1] == f"[{answer.notes[0]}]"
     assert not (await search(stored, SearchRequest("cello in Novi Sad", scope="all"))).notes
+    line = "- 2026-11-01: Decided: the insurance goes to Helvar. [src: raw/conversations/2026/11/01/0900-a-b.md#1]"
+    write(stored, "knowledge/journal/2026-11-01.md", f"# 2026-11-01\n\n{line}\n")
+    await stored.index.rebuild()
+    answer = await search(stored, SearchRequest("quantum insurance", scope="all"))
+    assert "Helvar" in answer.markdown
+    assert answer.notes == ("no passage has the word 'quantum'",)
 
 
 async def test_meaning_is_used_where_there_is_an_embedder(
@@ -267,3 +275,15 @@ async def test_a_line_and_its_turn_are_one_hit_that_knows_both(memory: Memory) -
     assert first.source is not None
     assert (first.source.turn, first.source.speaker) == (1, "Ana")
     assert not [one for one in others if "kayak" in one.passage.text]
+
+
+async def test_a_question_that_was_asked_before_comes_behind_what_answers_it(memory: Memory) -> None:
+    at = datetime(2026, 11, 2, 9, tzinfo=UTC)
+    asked = ImportedTurn("user", "How wide is the door of the room?", at, "t1")
+    told = ImportedTurn("user", "By the way, the room's door is 1.28 m wide, I measured it again.", at, "t2")
+    other = ImportedTurn("user", "Is the door of the room locked at night?", at, "t3")
+    for name, turn in (("first", told), ("second", asked), ("third", other)):
+        await record_session(memory, ImportedSession(name, (turn,), "import:test", name))
+    await memory.index.rebuild()
+    hits = (await find(memory, SearchRequest("how wide is the door of the room", scope="all"))).hits
+    assert [hit.passage.session for hit in hits] == ["first", "third", "second"]

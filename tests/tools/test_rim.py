@@ -101,12 +101,17 @@ async def test_rare_arguments_are_accepted_in_one_object_and_outside_of_it(tmp_p
         diff = await call(client, "remember", **fact, more={"section": "Boat", "path": "knowledge/memory/boat.md"})
         assert "knowledge/memory/boat.md" in diff
         found = await client.call_tool("search", {"query": "mast", "more": {"session": "inside", "mode": "keyword"}})
+        explained = await client.call_tool("search", {"query": "mast", "more": {"explain": True}})
         assert "'nme'; did you mean 'name'?" in await refused(
             client, "observe", role="user", content="x", more={"nme": "x"}
         )
         assert "'more'" in await refused(client, "observe", role="user", content="x", more="[1]")
     assert found.structured_content is not None
-    assert {hit["session"] for hit in found.structured_content["hits"]} == {"inside"}
+    (hit,) = found.structured_content["hits"]
+    assert (hit["session"], hit["at"][10:11]) == ("inside", "T")
+    assert not {"terms", "turn_id"} & set(hit)
+    assert explained.structured_content is not None
+    assert explained.structured_content["hits"][0]["terms"]["coverage"] > 0
     transcripts = [path.read_text() for path in (tmp_path / "raw").rglob("*.md")]
     assert len(transcripts) == 3
     assert all("(Ana)" in text and "> [tool:ls]" in text for text in transcripts)
