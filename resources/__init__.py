@@ -54,7 +54,7 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
     @mcp.resource(URI, name="compiled", title="Compiled context", mime_type=MARKDOWN)
     async def compiled() -> str:
         """The compiled context of this connection's conversation, or the one that all conversations share."""
-        return (await connection.compiled()).text
+        return (await connection.compiled()).shown
 
     @mcp.resource(
         f"{URI}/{{session}}",
@@ -65,7 +65,7 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
     )
     async def compiled_session(session: str) -> str:
         """The compiled context of one conversation for its last user turn."""
-        return (await compiled_of(session)).text
+        return (await compiled_of(session)).shown
 
     @mcp.resource(
         "context://receipt/{session}", name="receipt", title="Receipt", mime_type=MARKDOWN, security=ANY_SESSION

@@ -41,7 +41,7 @@ def tool(connection: Connection) -> Tool:
             request = CompileRequest(message=message, session=session, budget=budget)
             compiled = await compiled_for(memory, request, caller, await connection.personal())
             connection.saw(session)
-        text = compiled.receipt.markdown if format == "receipt" else compiled.text
+        text = compiled.receipt.markdown if format == "receipt" else compiled.shown
         return CallToolResult(content=[TextContent(type="text", text=text)], _meta={SHA256: compiled.sha256})
 
     return strict_tool(compile_context, hints(reads=True))

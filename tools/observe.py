@@ -116,7 +116,7 @@ def tool(connection: Connection) -> Tool:
         request = CompileRequest(session=observed.session)
         personal = await connection.personal()
         compiled = await compile_context(memory, request, await connection.caller(client), personal)
-        return f"{observed.markdown}\n\n{compiled.text}"
+        return f"{observed.markdown}\n\n{compiled.shown}"
 
     return strict_tool(observe, hints(reads=False, repeats=False), more=MORE)
 

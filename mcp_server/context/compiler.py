@@ -76,6 +76,11 @@ class Compiled:
     receipt: Receipt
     inputs: CompileInputs
 
+    @property
+    def shown(self) -> str:
+        """The text for a client, which says so if it holds nothing but the safety line."""
+        return session.NOTHING_KNOWN if self.text.strip() == session.LINE else self.text
+
     def receipt_json(self) -> dict[str, Any]:
         """Returns the receipt as JSON values, with a SHA-256 of each input field."""
         return {**asdict(self.receipt), "inputs": self.inputs.digests()}

@@ -38,6 +38,7 @@ PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 PAGE_LINES = 60  # lines of a project's page that a search of it returns at most
 WITH_EXCHANGE = 150  # the first hits whose exchanges are compared, at most
 SNIPPET = 320  # characters of a passage that a search shows
+LEAST_SHARE = 0.25  # of the best score: in working conversations no tenth hit has less, in a new memory topics have
 MOST_UNKNOWN, SHORTEST_NAMED = 5, 4  # words that a note names, and characters of each: not "use"
 
 
@@ -270,9 +271,9 @@ async def settled(memory: Memory) -> None:
 async def search(
     memory: Memory, request: SearchRequest, max_tokens: int = 2000, personal: Memory | None = None
 ) -> SearchAnswer:
-    """Searches, and shows as many hits as fit into `max_tokens`. Raises NotFound for an unknown session. With
-    `personal`, the user's own memory beside a shared one, its hits are ranked among the others; their paths begin with
-    OWN."""
+    """Searches, and shows as many hits as fit into `max_tokens`, without those that score less than `LEAST_SHARE` of
+    the best one. Raises NotFound for an unknown session. With `personal`, the user's own memory beside a shared one,
+    its hits are ranked among the others; their paths begin with OWN."""
     await settled(memory)
     if request.session is not None:
         await sessions.require(memory, request.session)
@@ -280,6 +281,8 @@ async def search(
     if personal is not None and request.session is None:
         await settled(personal)
         found = _merged(found, await find(personal, request), request.limit)
+    least = LEAST_SHARE * max((hit.score for hit in found.hits), default=0.0)
+    found = replace(found, hits=tuple(hit for hit in found.hits if hit.score >= least))
     said = [(hit.passage.session, hit.passage.turn) for hit in found.hits]
     cold = await memory.live.cold_turns((session, turn) for session, turn in said if turn is not None)
     return await run_sync(_fitted, memory, found, cold, max_tokens, request.explain)

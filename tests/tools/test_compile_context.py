@@ -35,6 +35,14 @@ async def test_a_session_that_never_was_is_no_session(tmp_path: Path) -> None:
         assert "no session" in await refused(client, "status", view="sessions", session="nowhere")
 
 
+async def test_a_memory_that_knows_nothing_says_so(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        said = await call(client, "compile_context", message="how do we deploy?")
+        assert said == "The memory has nothing for this message."
+        await call(client, "remember", content="We deploy with the script ship.sh.", kind="fact", project="global")
+        assert "ship.sh" in await call(client, "compile_context", message="how do we deploy?")
+
+
 async def test_what_was_said_is_found_with_path_lines_and_date(tmp_path: Path) -> None:
     async with connected(tmp_path, maintained=True) as client:
         await say(client, "Our landlord is called Petrović.", session="a", at="2026-05-04T10:00:00Z")
