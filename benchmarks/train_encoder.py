@@ -59,7 +59,7 @@ ROUNDS, TOKENS, RATE, RATE_OF_OUTPUTS, DROPOUT, DECAY = 2, 2_048, 5e-4, 2e-3, 0.
 WEIGHT_OF_ACTS = 3.0
 """The factor of the loss for the acts of messages. The loss for the items of sentences has the factor 1."""
 
-PREDICTED = 8_192
+PREDICTED = 1_024
 """Tokens of a batch that is only estimated."""
 
 IN_16_BITS = any(torch.cpu.get_capabilities().get(name) for name in ("avx512_bf16", "amx_bf16"))

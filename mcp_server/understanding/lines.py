@@ -24,14 +24,14 @@ from mcp_server.understanding.judging import (
 )
 from mcp_server.understanding.sentences import is_question
 
-LEFT_OPEN, POSTPONES = 0.2, 0.5
+LEFT_OPEN, POSTPONES = 0.2, 2.0
 """An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
 acceptance, amendment and directive together are less likely than this share of it: "I have to think about that"."""
 
 PROPOSES = 0.4
 """The probability of a proposal from which on a message makes one, whatever its words."""
 
-AMENDS = 0.3
+AMENDS = 0.45
 """The probability of acceptance plus amendment from which on an answer takes the proposal, changed or not."""
 
 AGREES = 8
@@ -446,7 +446,7 @@ def _adds(text: str) -> bool:
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Found]:
     """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
 
-    A plain acceptance ("No objections.") adds nothing to it and is not quoted. Neither are sentences about something
+    A plain acceptance ("No objections.") adds nothing to it and is not quoted, but "CAN FD." names what is chosen. Neither are sentences about something
     else: they share no word with the proposal, and the message does not take, change or refuse it, or does so in a
     sentence before them ("Perfect. And the backup from last time: …").
     """
@@ -464,7 +464,7 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
         return []
     plainly = len(said.split()) <= PLAIN_ANSWER and messages[place + 1].acts.get("accept", 0.0) >= ACCEPTS
-    if plainly or not _refers(messages[place + 1], messages[place], said):
+    if (plainly and before.isdisjoint(subject_stems(said))) or not _refers(messages[place + 1], messages[place], said):
         return []
     if _answers_only(messages[place + 1], messages[place], groups_of(of(place).found["decision"], "decision")[-1]):
         return []

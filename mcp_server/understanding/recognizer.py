@@ -49,7 +49,7 @@ from mcp_server.understanding.model import Model
 from mcp_server.understanding.sentences import is_question
 from mcp_server.understanding.settling import CHANGEABLE
 
-LEAST_LINE = 0.38
+LEAST_LINE = 0.5
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_PLAIN = 0.15
@@ -59,7 +59,7 @@ LEAST_DIRECTED = 0.02
 """`LEAST_LINE` for what the user plainly directs: "let's take the electric oven". In 147 left-out conversations .1
 finds as many decisions, but "Let's go with the blue logo" at the beginning of a conversation has less."""
 
-LEAST_SHORT, SHORT_MESSAGE = 0.3, 14
+LEAST_SHORT, SHORT_MESSAGE = 0.4, 14
 """`LEAST_LINE` for what the user says in a message of so many words at most: "We use PostgreSQL for the backend.". In
 plain conversations that the weights had not seen it finds .66 of the decisions instead of .54, .78 of them right."""
 

@@ -90,14 +90,14 @@ def test_sentences_that_no_item_quotes_are_noted_if_they_may_state_a_decision() 
             ("agent", JARS),
             ("user", "Option 2, and the lids get a number each. The paper ones come off anyway."),
             ("agent", "I ordered forty lids with numbers 1 to 40. The invoice goes to the cooperative."),
-            ("user", "Good. I suppose one keeps the old jars for the lower meadow."),
+            ("user", "Good. Perhaps the old jars go to the lower meadow."),
             ("agent", "All right."),
             *((role, "fine") for role in ("user", "agent", "user", "agent")),
         ),
         recognizer(),
     )
     found = [one.text for one in notes.likely]
-    assert "I suppose one keeps the old jars for the lower meadow." in found
+    assert "Perhaps the old jars go to the lower meadow." in found
     assert not any("Paper" in text or text.endswith("?") for text in found), "no options that were not chosen"
     assert not any(text in item.text for text in found for item in notes.items if item.kind != "report")
     assert from_dict(notes.as_dict()).likely == notes.likely

@@ -177,7 +177,7 @@ TOLD = (
 @pytest.mark.parametrize("answer", ["The second one.", "2", "Option two, please."])
 def test_options_that_are_told_in_sentences_are_chosen_by_number(told: str, answer: str) -> None:
     assert [one.option for one in sentences(told)] == [0, 1, 2, 2, 3, 0]
-    (line,) = [item.text for item in items(told, answer) if item.kind == "decision"]
+    (line,) = texts("decision", "How do we hold the readings?", told, answer, "Noted.")
     assert "polars" in line
     assert "stricter" in line
     assert "pandas" not in line
@@ -228,11 +228,8 @@ def test_an_option_is_chosen_by_its_number_as_a_word() -> None:
 
 def test_a_short_answer_is_quoted_before_the_sentence_that_adds_something() -> None:
     proposal = "I'd empty the old coal cellar, which is dry and has a ramp, and put the bicycles there."
-    added = "The ramp was made for handcarts, but it will do for bicycles."
-    talk = (
-        "Oh, and my sister was here with the dog, we had cake on the terrace until it got dark, and she told me all "
-        "about her new garden and about the neighbours who never close their gate when they come home late at night."
-    )
-    answer = f"Would be splendid. {added} {talk}"
+    added = "But keep the ramp free for the handcarts."
+    answer = f"Splendid. {added} I have had three meetings since nine and no coffee, and it is only ten."
     (decision,) = texts("decision", "Where do the bicycles go?", proposal, answer, "Noted.")
-    assert decision == f"{proposal} (answer: Would be splendid. {added})"
+    assert decision.startswith(f"{proposal} (")
+    assert f": Splendid. {added}" in decision
