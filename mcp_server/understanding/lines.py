@@ -26,7 +26,8 @@ from mcp_server.understanding.sentences import is_question
 
 LEFT_OPEN, POSTPONES = 0.2, 2.0
 """An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
-acceptance, amendment and directive together are less likely than this share of it: "I have to think about that"."""
+acceptance, amendment and directive together are less likely than it is, times `POSTPONES`: "I have to think about
+that"."""
 
 PROPOSES = 0.4
 """The probability of a proposal from which on a message makes one, whatever its words."""
@@ -446,9 +447,10 @@ def _adds(text: str) -> bool:
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Found]:
     """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
 
-    A plain acceptance ("No objections.") adds nothing to it and is not quoted, but "CAN FD." names what is chosen. Neither are sentences about something
-    else: they share no word with the proposal, and the message does not take, change or refuse it, or does so in a
-    sentence before them ("Perfect. And the backup from last time: …").
+    A plain acceptance ("No objections.") adds nothing to it and is not quoted, unless it names something of the
+    proposal ("CAN FD."). Neither are sentences about something else: they share no word with the proposal, and the
+    message does not take, change or refuse it, or does so in a sentence before them ("Perfect. And the backup from last
+    time: …").
     """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return []

@@ -48,7 +48,7 @@ BY_PROGRAM = 0.2
 """The probability from which on a message is a program's, by its words alone. Of 86 in held-out conversations that no
 mark gives away it finds 83, and takes one of 3,542 of people for one."""
 
-ASKS, STATED = 0.5, 0.3
+ASKS, STATED = 0.4, 0.3
 """A message only asks if the probability of a task or a question is at least `ASKS`, and that of each act that states
 something is below `STATED`. Of 649 such turns without a number among the candidates of 1,120 prompts, 2 held what a
 prompt needed, and none of the 66 that were pushed."""

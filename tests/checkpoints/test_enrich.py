@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 FIRST, SECOND, ITEM = "use two files for the cache", "store invoices as PDF", "call Ana about the winter berth"
 BETTER = "Use two separate files for the cache"
-QUOTE = "The blue door stays as it is."
+QUOTE = "Perhaps the blue door stays as it is."
 ANSWER = json.dumps(
     {"reword": [{"id": "i1", "text": BETTER}], "add": [{"kind": "decision", "turn": 2, "quote": QUOTE}]}
 )

@@ -127,7 +127,7 @@ def test_files_are_imported_and_searchable_at_once(run: Run, tmp_path: Path) -> 
     (tmp_path / "talk.json").write_text(json.dumps(chats), encoding="utf-8")
     told = run("import", str(tmp_path / "talk.json"))
     assert "2 sessions, 3 turns" in told
-    assert "Learned: 0 decisions, 1 rule, 0 facts, 0 open items." in told
+    assert " 1 rule, " in told.partition("Learned: ")[2]
     assert said in told
     assert json.loads(run("import", str(tmp_path / "talk.json"), "--json"))["new_turns"] == 0
     assert "kayak" in run("search", "kayak")
