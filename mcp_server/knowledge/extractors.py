@@ -109,7 +109,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 VERSION = 25
 
-LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "agent"): 0.25}
+LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.22, ("fact", "agent"): 0.25}
 """The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""
 
 _PROGRESS = re.compile(
