@@ -308,10 +308,10 @@ def _fitted(
 ) -> SearchAnswer:
     snippets = tuple(snippet(without_sources(hit.passage.text), found.words) for hit in found.hits)
     notes = list(found.messages)
-    derived = frozenset().union(*(words(hit.passage.text) for hit in found.hits))  # only passages were counted
-    unknown = [word for word in found.unknown if word not in derived]
-    if found.hits and unknown:
-        notes.append(f"no passage has the word {' or '.join(map(repr, unknown[:MOST_UNKNOWN]))}")
+    if found.hits and found.unknown:
+        held = frozenset().union(*(words(hit.passage.text) for hit in found.hits))  # derived lines were not counted
+        if unknown := [word for word in found.unknown if word not in held]:
+            notes.append(f"no passage has the word {' or '.join(map(repr, unknown[:MOST_UNKNOWN]))}")
     answer = SearchAnswer(found.hits, snippets, tuple(notes), cold, explain)
     if len(answer.markdown) <= max_tokens or memory.tokens.count(answer.markdown) <= max_tokens:
         return answer  # a token has at least one character

@@ -101,7 +101,7 @@ _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECAS
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
 _DAYS = frozenset((*calendar.day_name, *calendar.month_name))
 
-_ADDS = re.compile(r"(?:(?:oh|ah|ok|okay|and)[, ]+)?(?:and|also|plus|nor|n|btw|und|auch)\b", re.IGNORECASE)
+_ADDS = re.compile(r"(?:(?:oh|ah|ok|okay|and)[, ]+)?(?:and|also|plus|nor|n|btw|by the way|und|auch)\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\b(?:s?he|it|its|they|them|their|his|hers?|him|this|that|these|those)\b", re.IGNORECASE)
 _CLAUSE_END = re.compile("[,;:]")
 
@@ -447,10 +447,10 @@ def _adds(text: str) -> bool:
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Found]:
     """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
 
-    A plain acceptance ("No objections.") adds nothing to it and is not quoted, unless it names something of the
-    proposal ("CAN FD."). Neither are sentences about something else: they share no word with the proposal, and the
-    message does not take, change or refuse it, or does so in a sentence before them ("Perfect. And the backup from last
-    time: …").
+    A plain acceptance ("No objections.") adds nothing to it and is not quoted, unless it shares a word with the
+    proposal ("Grafana."). Sentences about something else are not quoted either: they share no word with the proposal,
+    and the message does not take, change or refuse it, or does so in a sentence before them ("Perfect. And the backup
+    from last time: …"), or they begin as an addition ("By the way, …").
     """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return []
@@ -485,13 +485,15 @@ def _verdict(reply: Message, answer: Sequence[Found]) -> list[Found]:
 def _refers(answer: Message, before: Message, said: str) -> bool:
     """Returns whether `said`, a part of the user's answer, refers to the agent's message before: the answer takes it,
     changed or not, refuses it, or chooses one of its options, or the message ends with a question, or both share a word
-    about their subject."""
+    about their subject. An addition ("By the way, …") that shares none is about something else."""
+    related = not subject_stems(said).isdisjoint(subject_stems(before.content))
+    if chosen_options(before):
+        return True
+    if _ADDS.match(said) and not related:
+        return False
     acts = answer.acts
     if acts.get("accept", 0.0) + acts.get("amend", 0.0) >= AMENDS or acts.get("refuse", 0.0) >= REFUSES:
         return True
-    if chosen_options(before):
-        return True
-    related = not subject_stems(said).isdisjoint(subject_stems(before.content))
     return related or is_question(before.sentences[-1].text)
 
 

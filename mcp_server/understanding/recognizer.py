@@ -60,7 +60,8 @@ LEAST_DIRECTED = 0.02
 finds as many decisions, but "Let's go with the blue logo" at the beginning of a conversation has less."""
 
 LEAST_SHORT, SHORT_MESSAGE = 0.4, 14
-"""`LEAST_LINE` for what the user says in a message of so many words at most: "We use PostgreSQL for the backend."."""
+"""The least probability of a decision that a short message of the user states ("We use PostgreSQL for the backend."),
+and the words of such a message, at most."""
 
 SHORTEST_RULE = 3
 """Words of a rule, at least."""

@@ -210,6 +210,7 @@ def test_an_answer_is_told_with_the_question_at_the_end_of_a_proposal() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
+        "by the way, our newsletter goes out on Mondays at 8",
         "perfect. btw the mayor's birthday is on 3 May",
         "ok. My new laptop arrives on Thursday, by the way, with 32 GB of memory.",
     ],
