@@ -19,10 +19,10 @@ CUES: Mapping[str, re.Pattern[str]] = {
     for name, pattern in {
         "yes": r"\b(?:yes|yeah|yep|yup|ja|da|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it"
         r"|that)|sold|perfect|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|može"
-        r"|moze|važi|vazi|dogovoreno|passt|einverstanden|genau|gut|lgtm|ship it|no objections?)\b|\+1|👍|✅"
-        r"|👌|💯|🤝",
-        "no": r"\b(?:no|nope|nah|nein|ne|never|don'?t|do not|not|without|kein\w*|nicht|nema|stop|drop|scrap"
-        r"|scratch|forget|instead|rather)\b",
+        r"|moze|važi|vazi|dogovoreno|passt|einverstanden|genau|gut|lgtm|ship it|no (?:objections?|problem"
+        r"|worries))\b|\+1|👍|✅|👌|💯|🤝",
+        "no": r"\b(?:no(?! (?:objections?|problem|worries)\b)|nope|nah|nein|ne|never|don'?t|do not|not|without"
+        r"|kein\w*|nicht|nema|stop|drop|scrap|scratch|forget|instead|rather)\b",
         "must": r"\b(?:must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
         r"|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything"
         r"|muss|immer|nie|uvek|nikad)\b",

@@ -81,6 +81,13 @@ def test_advice_for_an_option_that_was_not_chosen_is_not_told() -> None:
     assert "take the second" not in decision
 
 
+@pytest.mark.parametrize("reply", ["No objections.", "no problem", "No worries, do that."])
+def test_an_acceptance_that_begins_with_no_is_no_refusal(reply: str) -> None:
+    (decision,) = texts("decision", "and backups?", PROPOSAL, reply, "OK.")
+    assert decision.startswith(PROPOSAL)
+    assert "refused" not in decision
+
+
 def test_an_amendment_is_told_with_the_proposal() -> None:
     said = ("and backups?", f"{PROPOSAL} OK?", "Yes, with one change: 30 copies.", "Set up that way.")
     assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]
