@@ -117,8 +117,9 @@ class Mistake:
 class UnderstandReport:
     """Precision and recall by kind, the states of decisions and open items, and the time.
 
-    `superseded` and `closed` are the share of found, ended labels with a line that is marked as ended;
-    `wrongly_replaced` and `wrongly_closed` are the share of found labels that never ended and have such a line.
+    `superseded` and `closed` are the share of found, ended labels with a line that is marked as replaced, closed or
+    perhaps changed; `wrongly_replaced` and `wrongly_closed` are the share of found labels that never ended and of which
+    a line is out of force.
     """
 
     conversations: int
@@ -186,7 +187,10 @@ def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandRepo
             if not found:
                 mistakes.append(Mistake(one.name, "missed", label.kind, label.text))
             elif label.kind in ("decision", "open"):
-                marked = any(line.state != "current" for line in found)
+                if label.ended:
+                    marked = any(line.state != "current" for line in found)
+                else:
+                    marked = any(line.state in ("replaced", "closed") for line in found)
                 ended, wrongly = (
                     (superseded, wrongly_replaced) if label.kind == "decision" else (closed, wrongly_closed)
                 )

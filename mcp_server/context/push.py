@@ -43,6 +43,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import extract
+from mcp_server.knowledge.pages import is_changed
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project, SourceFile
 from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_ahead, find
@@ -50,7 +51,7 @@ from mcp_server.storage import logs
 from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.destinations import DECISIONS, OLD_FACTS, OLD_RULES, REPLACED
-from mcp_server.text.entries import Source, sources_of
+from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.passages import own_text
 from mcp_server.text.transcript_head import file_id
 from mcp_server.topics import watch
@@ -64,7 +65,7 @@ DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 MORE = 20
 """Hits beyond those that are judged, because lines of the page are among them."""
 
-CHANGED = "the user changed it: a line of the page says how"
+TOLD_BY_LINE = "the user changed it: a line of the page says how"
 _CHANGED = re.compile(r" \((?:amended|refused): ")
 """In a line of the page: the user's answer changed or refused the proposal that the line quotes."""
 
@@ -129,34 +130,47 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model)
     told = {source: (reason, hit) for hit in lines for source, reason in _told_by(hit).items()}
     by_line = {
-        f"{hit.passage.path}:{hit.passage.start}": told[source]
+        _place(hit): told[source]
         for hit in passages
         if hit.passage.turn and (source := Source(hit.passage.path, hit.passage.turn)) in told
     }
     never = prompt.never
     out = {
-        f"{hit.passage.path}:{hit.passage.start}": why
-        or by_line.get(f"{hit.passage.path}:{hit.passage.start}", ("", None))[0]
+        _place(hit): why
+        or by_line.get(_place(hit), ("", None))[0]
         or (IN_WINDOW if _quotes_only(hit, prompt.start or 0, is_own) else "")
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons, strict=True)
     }
     sent = prompt.window.lines
-    instead = {
-        turn: f"{line.passage.path}:{line.passage.start}" for turn, (why, line) in by_line.items() if why == CHANGED
-    }
-    return push_policy.choose(prompt.text, model, lines, passages, found.gate, sent, out, allowance, instead)
+    newer = {turn: _place(line) for turn, (why, line) in by_line.items() if why == TOLD_BY_LINE}
+    said_in = {sources[0]: _place(hit) for hit in reversed(lines) if (sources := sources_of(hit.passage.text))}
+    for hit in lines:
+        if _is_changed(hit) and (by := said_in.get(sources_of(hit.passage.text)[-1])):
+            newer[_place(hit)] = by
+    return push_policy.choose(prompt.text, model, lines, passages, found.gate, sent, out, allowance, newer)
+
+
+def _place(hit: Hit) -> str:
+    return f"{hit.passage.path}:{hit.passage.start}"
+
+
+def _is_changed(hit: Hit) -> bool:
+    """Returns whether a line says that a newer one may change it. Its last source is that of the newer line."""
+    return is_derived(hit.passage.text) and is_changed(without_sources(hit.passage.text).rstrip())
 
 
 def _told_by(hit: Hit) -> dict[Source, str]:
     """Returns the turns that are not pushed because of a line of the page, each with the reason: those that an old line
-    quotes, and a proposal that the user changed or refused, which the line quotes with the answer. The first source of
-    a line is the turn that it begins in; the second source of an old line has the new value."""
+    quotes, a proposal that the user changed or refused, which the line quotes with the answer, and what a line quotes
+    that says that it was perhaps changed. The first source of a line is the turn that it begins in; the second source
+    of an old line has the new value."""
     sources, section = sources_of(hit.passage.text)[:1], hit.passage.title.rsplit(" › ", 1)[-1]
     if section in (REPLACED, OLD_RULES, OLD_FACTS):
         answers = [Source(one.path, settled_in(one.turn, hit.passage.text)) for one in sources]
         return dict.fromkeys((*sources, *answers), NO_LONGER_SO)
-    return dict.fromkeys(sources, CHANGED) if section == DECISIONS and _CHANGED.search(hit.passage.text) else {}
+    tells_more = _is_changed(hit) or (section == DECISIONS and _CHANGED.search(hit.passage.text))
+    return dict.fromkeys(sources, TOLD_BY_LINE) if tells_more else {}
 
 
 def _page(memory: Memory, path: str) -> SourceFile:

@@ -253,7 +253,7 @@ def choose(
     sent: Collection[str],
     out: Mapping[str, str],
     allowance: int,
-    instead: Mapping[str, str] = MappingProxyType({}),
+    newer: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Judged, ...]:
     """Returns the candidates, best first, with the decision on each.
 
@@ -264,14 +264,15 @@ def choose(
         sent: fingerprints of the lines that the window holds.
         out: by `path:line`, why a candidate is excluded whatever its worth.
         allowance: tokens that may be spent.
-        instead: by `path:line` of a turn that is out, the line that tells more: it is as likely as the turn, at least.
+        newer: by `path:line` of a turn that is out, or of a line that was perhaps changed, the line that tells how: it
+            is as likely, at least.
     """
     some = candidates(message, model, lines, passages, gate)
     excluded = reasons_out(message, some, sent, out)
     reasons = [why or (NO_OPEN_ITEM if one.is_unrelated else "") for one, why in zip(some, excluded, strict=True)]
     worths = {one.place: one.worth for one in some}
-    for turn, line in instead.items():
-        worths[line] = max(worths.get(line, 0.0), worths.get(turn, 0.0))
+    for old, line in newer.items():
+        worths[line] = max(worths.get(line, 0.0), worths.get(old, 0.0))
     found = [(worths[one.place], one, reason) for one, reason in zip(some, reasons, strict=True)]
     opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
     judged: list[Judged] = []

@@ -107,7 +107,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 25
+VERSION = 26
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.22, ("fact", "agent"): 0.25}
 """The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""
@@ -497,7 +497,7 @@ def of_day(lines: Sequence[Line], project: str | None) -> list[Line]:
     told = [
         line
         for line, one in zip(lines, statements, strict=True)
-        if one.state == "current" and line.settled_by is None
+        if one.state in ("current", "changed") and line.settled_by is None
         if (line.kind in PREFIXES or line.kind in _TOLD) and (line.kind != "report" or line.weight >= LEAST_REPORT)
     ]
     of_kind: Counter[str] = Counter()

@@ -28,7 +28,7 @@ from mcp_server.text.markdown import moment_text
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, Likely
-from mcp_server.understanding.settling import Statement, covers, same, settle
+from mcp_server.understanding.settling import CHANGED, Statement, covers, same, settle
 
 MAX_ITEMS, MAX_LIKELY, MAX_FILES = 400, 40, 100
 TAIL = recognizer.AHEAD + recognizer.BEHIND
@@ -210,12 +210,12 @@ def outcome(notes: Noted, model: Model) -> Outcome:
         for one in statements:
             if (
                 one.kind == kind
-                and (one.state == "current") == current
+                and (one.state in ("current", "changed")) == current
                 and not any(covers(other, one) for other in shown)
             ):
                 kept = [*(other for other in kept if not same(one, other)), one]
         shown.extend(kept)
-        return tuple(one.text for one in kept)
+        return tuple(f"{one.text} ({CHANGED})" if one.state == "changed" else one.text for one in kept)
 
     rules, open_items, decisions, facts = map(texts, ("rule", "open", "decision", "fact"))
     return Outcome(decisions, rules, open_items, facts, texts("decision", current=False), estimates)

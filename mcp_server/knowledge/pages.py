@@ -9,7 +9,8 @@ All other lines keep their places and bytes. Merging the same lines again change
     ## Key Decisions                       ## Replaced decisions
     - 2026-11-02: Use JWT [src: 86](/B)   - 2026-11-02: Use the AppRole (replaced 2026-11-04) [src: 2](/A) [src: 86](/B)
 
-The second source names the turn that settled the item. A line whose second source is gone moves back.
+The second source names the turn that settled the item. A line whose second source is gone moves back. An item of which
+a newer line may change a part stays in its section, with the note "(perhaps changed 2026-11-04)" and that source.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from mcp_server.knowledge.duplicates import SHORTEST_KEYWORD, is_duplicate, keywords, normalised
 from mcp_server.text import entries
@@ -38,7 +40,7 @@ from mcp_server.text.entries import Entry, Line, Source
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.cues import stems_of_text
-from mcp_server.understanding.settling import CHANGEABLE, Statement, settle, settled_in
+from mcp_server.understanding.settling import CHANGEABLE, CHANGED, Statement, settle, settled_in
 
 # ---------------------------------------------------------------- merging
 
@@ -71,6 +73,10 @@ class _Known:
     def order(self) -> tuple[str, str, int]:
         first = self.sources[0]
         return self.day or first.path.removeprefix("raw/conversations/")[:10].replace("/", "-"), *first.order
+
+    @property
+    def is_settled(self) -> bool:
+        return self.section in SETTLED_SECTIONS or (bool(self.sources) and is_changed(self.text))
 
     @property
     def written(self) -> str:
@@ -187,9 +193,9 @@ def _is_full(twin: _Known, line: Line) -> bool:
 def _same(known: _Known, line: Line) -> bool:
     """Returns whether two lines say the same. Events of two days are two. A replaced decision that is made again is a
     new one, unless the turn that settled it only repeats it."""
-    if known.section in SETTLED_SECTIONS and line.source not in known.sources:
+    if known.is_settled and line.source not in known.sources:
         return False
-    said = _NOTE.sub("", known.text) if known.section in SETTLED_SECTIONS else known.text
+    said = _NOTE.sub("", known.text) if known.is_settled else known.text
     if normalised(said) == normalised(line.text):
         return known.day == line.day or line.kind not in ("event", "plan") or line.source in known.sources
     return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(said, line.text)
@@ -225,7 +231,7 @@ def merged(
         )
         if sources == known.sources or known.text.startswith(kept or ("\0",)):
             continue
-        if known.section in SETTLED_SECTIONS and known.sources[0] not in sources:
+        if known.is_settled and known.sources[0] not in sources:
             sources = ()  # the others only name the turns that settled it
         known.sources, known.changed = sources, True
         if not sources and known.place is not None:
@@ -289,7 +295,13 @@ SETTLED = {
 }
 """By kind, the section that a settled item moves to, and the verb of its note."""
 
-_NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
+_NOTE = re.compile(rf" \((?P<verb>replaced|done|{CHANGED})(?: \d{{4}}-\d{{2}}-\d{{2}})?\)$")
+
+
+def is_changed(said: str) -> bool:
+    """Returns whether a line, without its sources, says that a newer one may change it."""
+    note = _NOTE.search(said)
+    return note is not None and note["verb"] == CHANGED
 
 
 MOST_HOLDERS = 2
@@ -314,6 +326,8 @@ def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *,
             said_in.setdefault(line.source, []).append(line)
     statements: list[Statement] = []
     for item in _items(body, KINDS):
+        if is_changed(item.said):
+            continue
         new = [line for source in item.sources for line in said_in.get(source, ())]
         first = item.sources[0]
         order = _order(first, item.date, item.said)
@@ -346,10 +360,11 @@ def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *,
         if not of_one_subject and not _share_a_subject(one, one.by, holders):
             continue
         by = one.by.key
+        settle_as = partial(_settled, one.key, one.kind, is_whole=one.state != "changed")
         if isinstance(by, Entry):
-            moved.append(_settled(one.key, one.kind, by.date, by.sources[0]))
+            moved.append(settle_as(by.date, by.sources[0]))
         elif isinstance(by, Line):
-            moved.append(_settled(one.key, one.kind, by.said, by.source))
+            moved.append(settle_as(by.said, by.source))
     return _in_place(before, _moved(body, moved))
 
 
@@ -375,11 +390,14 @@ def _identity(item: Entry) -> tuple[str, Source, str]:
     return item.section, item.sources[0], _NOTE.sub("", item.said)
 
 
-def _settled(item: Entry, kind: str, day: str, source: Source) -> tuple[Entry, str, str]:
-    """Returns an item of this kind with its section and its text after the turn `source` settled it."""
-    section, verb = SETTLED[kind]
+def _settled(item: Entry, kind: str, day: str, source: Source, *, is_whole: bool = True) -> tuple[Entry, str, str]:
+    """Returns an item of this kind with its section and its text after the turn `source` settled it, or, if not
+    `is_whole`, perhaps changed it."""
+    section, verb = SETTLED[kind] if is_whole else (item.section, CHANGED)
     note = f"({verb} {day})" if day else f"({verb})"
-    return item, section, entries.entry(item.date, f"{item.said} {note}", (item.sources[0], source))
+    links = "" if is_whole else entries.apart(item.text)[1]
+    said = _NOTE.sub("", item.said) if is_changed(item.said) else item.said
+    return item, section, entries.entry(item.date, f"{said} {note}", (item.sources[0], source), links)
 
 
 def _conversation(transcript: str) -> str:
@@ -423,10 +441,13 @@ def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
 def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False) -> str:
     """Returns the body with those items moved back whose settling turn is no longer named, or `is_gone`."""
     back = []
-    for one in _items(body, HOMES):
+    for one in _items(body, {*HOMES, *KINDS}):
         first, *settling = one.sources
-        if _NOTE.search(one.said) and not is_gone(first) and all(map(is_gone, settling)):
-            back.append((one, HOMES[one.section], entries.entry(one.date, _NOTE.sub("", one.said), (first,))))
+        is_settled = _NOTE.search(one.said) if one.section in HOMES else is_changed(one.said)
+        if is_settled and not is_gone(first) and all(map(is_gone, settling)):
+            links = "" if one.section in HOMES else entries.apart(one.text)[1]
+            text = entries.entry(one.date, _NOTE.sub("", one.said), (first,), links)
+            back.append((one, HOMES.get(one.section, one.section), text))
     return _moved(body, back)
 
 
@@ -436,7 +457,8 @@ def superseded(body: str, old: Entry, day: str, source: Source | None = None) ->
     first, *rest = old.text.split("\n")
     sources = entries.sources_of(first)[:1]
     section, verb = settled_section(old)
-    text = f"{entries.without_sources(first).rstrip()} ({verb} {day} on request)"
+    said = entries.without_sources(first).rstrip()
+    text = f"{_NOTE.sub('', said) if is_changed(said) else said} ({verb} {day} on request)"
     marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
     moved = "\n".join([" ".join((text, *marks)), *rest])
     return _moved(body, [(old, section, moved)])

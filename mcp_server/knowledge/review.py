@@ -21,7 +21,7 @@ from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.history import merging
 from mcp_server.knowledge.duplicates import NEGATIONS
 from mcp_server.knowledge.editing import NewFact, archive, despite_editors, edited, stamped
-from mcp_server.knowledge.pages import ITEMS, with_entry, without_emptied
+from mcp_server.knowledge.pages import ITEMS, is_changed, with_entry, without_emptied
 from mcp_server.knowledge.remember import Remembered, checked, write
 from mcp_server.knowledge.summaries import shortened, with_state
 from mcp_server.knowledge.writing import renew_memory
@@ -76,7 +76,8 @@ class _Statement:
 
 def contradictions(body: str) -> list[tuple[Entry, Entry]]:
     """Returns the pairs of current rules, decisions and facts of a page that contradict each other, in order."""
-    current = (one for one in entries.entries(body) if one.section in ITEMS and one.section != OPEN)
+    inside = (one for one in entries.entries(body) if one.section in ITEMS and one.section != OPEN)
+    current = (one for one in inside if not is_changed(one.said))
     short = [_Statement.of(one) for one in current if len(one.said) <= LONGEST and not _SENTENCE_END.search(one.said)]
     return [(one.entry, other.entry) for one, other in combinations(short, 2) if _contradict(one, other)]
 

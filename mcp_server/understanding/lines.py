@@ -206,7 +206,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
             if _refuses(reply):
                 about = subject_stems(whole)
                 refused = [one for one in group if not about.isdisjoint(subject_stems(one.text))]
-                text = short = _joined(refused or group)
+                text = short = _joined(refused or settling)
             said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
             told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
             text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
@@ -335,14 +335,15 @@ def named(line: Line, messages: Sequence[Message], place: int) -> Line:
 def with_question(line: Line, messages: Sequence[Message], place: int) -> Line:
     """Returns a line with the agent's question before the user's answer: "What is the router? (answer: A DrayTek Vigor
     2862.)". This is done if the question ends the agent's message, the line begins the user's message and has few words
-    about its subject, and the question asks for more than yes or no, or the line begins with "he" or "his"."""
+    about its subject, and the question asks for more than yes or no, or the line begins with a pronoun ("It has a ring
+    above the u.")."""
     if line.labeled or not place or messages[place - 1].role != "agent" or min(line.quotes) != (place, 0):
         return line
     asked = _last_question(messages[place - 1])
     is_understood_alone = len(subject_stems(line.text)) > LONG_ANSWER
     if asked is None or is_understood_alone or _says_nothing(asked.text):
         return line
-    if not (_WANTS.search(asked.text) or _PERSON.match(line.text)):
+    if not (_WANTS.search(asked.text) or _POINTS_BACK.match(line.text)):
         return line
     text, short = (f"{clean(asked.text)} (answer: {one})" if one else "" for one in (line.text, line.short))
     return replace(line, text=text, short=short, quotes=((place - 1, asked.place), *line.quotes))

@@ -76,6 +76,21 @@ async def test_a_proposal_that_the_user_changed_is_not_pushed_without_the_change
     assert "the user changed it: a line of the page says how" in reasons
 
 
+async def test_a_line_that_was_perhaps_changed_comes_with_the_newer_line(lantern: Memory) -> None:
+    old, new = "The lantern archive is scanned by Orla in Riga, 40 boxes a week.", "Orla is away until spring."
+    for text in (old, new):
+        await observe(lantern, NewTurn("user", text, "t", project="lantern"), CALLER)
+    path = next(row.path for row in await lantern.state.sessions() if row.session == "t")
+    noted = f"- 2026-02-10: {old} (perhaps changed 2026-02-12) [src: {path}#1] [src: {path}#2]"
+    rows = f"## Key Decisions\n\n{noted}\n- 2026-02-12: {new} [src: {path}#2]\n"
+    lantern.files.write_atomic("knowledge/projects/lantern/context.md", f"# lantern\n\n{rows}")
+    await lantern.index.refresh()
+    text, _ = await asked(lantern, "Who scans the lantern archive, and how many boxes a week?")
+    assert f"{old} (perhaps changed 2026-02-12)" in text
+    assert new in text
+    assert f"user: {old}" not in text
+
+
 async def test_a_journals_line_of_another_project_is_not_pushed(lantern: Memory) -> None:
     rows = [
         f"- The crane drivers of the quay want earlier shifts in winter. {SRC}",

@@ -13,6 +13,7 @@ from mcp_server.knowledge.pages import (
     reopened,
     settled,
     stripped,
+    superseded,
     without_emptied,
     without_empty,
 )
@@ -269,6 +270,32 @@ def test_a_replaced_decision_moves_to_its_section_and_names_both_turns() -> None
     (replaced,) = section(body, "Replaced decisions")
     assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: 27](/{A}) [src: 86](/{B})"
     assert [sources_of(row)[0].turn for row in section(body, "Key Decisions")] == [30, 86]
+
+
+LONG = (
+    "We take Bell & Sons for the extension, £134k at a fixed price with two clinics as references, a penalty for each late "
+    "day and Marek as the foreman, the old boiler stays, and they start on 6 July."
+)
+LATER = "Bell & Sons start the extension on 20 July now instead of 6 July."
+
+
+def test_a_decision_of_which_a_part_changes_stays_in_force_with_a_note() -> None:
+    first, later = [item("decision", LONG)], [item("decision", LATER, B, 86, 0.9)]
+    before = extracted("# atlas\n", first)
+    body = extracted(before, later)
+    noted = f"- 2026-11-02: {LONG} (perhaps changed 2026-11-04) [src: 27](/{A}) [src: 86](/{B})"
+    assert section(body, "Key Decisions") == [noted, f"- 2026-11-04: {LATER} [src: 86](/{B})"]
+    assert section(body, "Replaced decisions") == []
+    assert extracted(body, []) == extracted(body, later) == body
+    assert extracted(body, [*first, *later], frozenset((A, B))) == body
+    assert extracted("# atlas\n", [*first, *later]) == body, "at once or one after the other"
+    assert extracted(body, [], frozenset((B,))) == before, "the newer line is gone"
+    assert LONG not in extracted(body, [], frozenset((A,)))
+    again = item("decision", LONG, "raw/conversations/2026/11/09/0900-s-c.md", 3, 0.9)
+    assert entry("2026-11-09", LONG, (again.source,)) in section(extracted(body, [again]), "Key Decisions")
+    (there, _) = derived(body)
+    on_request = section(superseded(body, there, "2026-11-10"), "Replaced decisions")
+    assert on_request == [f"- 2026-11-02: {LONG} (replaced 2026-11-10 on request) [src: 27](/{A})"]
 
 
 def test_of_transcripts_that_one_session_begins_in_a_minute_the_one_with_the_later_turn_is_newer() -> None:

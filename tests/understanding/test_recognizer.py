@@ -583,3 +583,11 @@ def test_a_short_answer_is_told_with_the_question_that_the_agent_asked() -> None
     assert fact.sources == (4, 5)  # `items` begins with two further messages
     assert [item.text for item in items(asked, "Happy to. What's next?", lock, "Noted.")] == [lock]
     assert [item.text for item in items(asked, "Happy to. Shall I begin with the antenna?", lock, "Noted.")] == [lock]
+
+
+def test_an_answer_that_begins_with_a_pronoun_is_told_with_any_question() -> None:
+    answer = "It is the Baltic 37, built in 1964 in Gdynia."
+    found = items("Please draft the advert.", "Gladly. Do you know the type of the boat?", answer, "Noted.")
+    assert [item.text for item in found if item.kind == "fact"] == [
+        f"Do you know the type of the boat? (answer: {answer})"
+    ]

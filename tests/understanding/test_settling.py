@@ -121,6 +121,22 @@ def test_a_new_value_of_a_fact_replaces_the_old_one_and_other_facts_stay() -> No
     assert other.state == new.state == "current"
 
 
+def test_a_statement_that_says_more_than_what_changes_stays_and_is_perhaps_changed() -> None:
+    builder = (
+        "We take Bell & Sons for the extension, £134k at a fixed price with two clinics as references, a penalty for "
+        "each late day and Marek as the foreman, the old boiler stays, and they start on 6 July."
+    )
+    old, new = (
+        Statement("decision", text, (START + timedelta(days=day), "", 1), changes)
+        for day, text, changes in (
+            (0, builder, 0.0),
+            (1, "Bell & Sons start the extension on 20 July now instead of 6 July.", 0.9),
+        )
+    )
+    settle([old, new])
+    assert (old.state, old.by) == ("changed", new)
+
+
 def test_two_facts_about_one_thing_without_a_sign_of_change_both_stay() -> None:
     one, other = (
         Statement("fact", text, (START + timedelta(days=day), "", 1))
