@@ -41,9 +41,9 @@ from mcp_server.understanding.model import Model, PromptNeeds
 LEAST_BEST = 0.06
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
-PRICE, FRAME = 0.00025, 40
+PRICE, FRAME = 0.0003, 40
 """The price of a token, as a probability, and the tokens that are added to the cost of each candidate. A passage of 90
-tokens is pushed if its estimate is at least .033."""
+tokens is pushed if its estimate is at least .039."""
 
 BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
 """LEAST_BEST and PRICE for a compiled context. Its budget was chosen by the caller, so a token costs a quarter."""
