@@ -195,7 +195,7 @@ def _same(known: _Known, line: Line) -> bool:
     new one, unless the turn that settled it only repeats it."""
     if known.is_settled and line.source not in known.sources:
         return False
-    said = _NOTE.sub("", known.text) if known.is_settled else known.text
+    said = without_note(known.text) if known.is_settled else known.text
     if normalised(said) == normalised(line.text):
         return known.day == line.day or line.kind not in ("event", "plan") or line.source in known.sources
     return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(said, line.text)
@@ -298,6 +298,11 @@ SETTLED = {
 _NOTE = re.compile(rf" \((?P<verb>replaced|done|{CHANGED})(?: \d{{4}}-\d{{2}}-\d{{2}})?\)$")
 
 
+def without_note(said: str) -> str:
+    """Returns a line, without its sources, without the note that it was settled or perhaps changed."""
+    return _NOTE.sub("", said)
+
+
 def is_changed(said: str) -> bool:
     """Returns whether a line, without its sources, says that a newer one may change it."""
     note = _NOTE.search(said)
@@ -387,7 +392,7 @@ def _in_place(before: str, after: str) -> str:
 
 def _identity(item: Entry) -> tuple[str, Source, str]:
     """Returns what an item keeps when it is settled again."""
-    return item.section, item.sources[0], _NOTE.sub("", item.said)
+    return item.section, item.sources[0], without_note(item.said)
 
 
 def _settled(item: Entry, kind: str, day: str, source: Source, *, is_whole: bool = True) -> tuple[Entry, str, str]:
@@ -396,7 +401,7 @@ def _settled(item: Entry, kind: str, day: str, source: Source, *, is_whole: bool
     section, verb = SETTLED[kind] if is_whole else (item.section, CHANGED)
     note = f"({verb} {day})" if day else f"({verb})"
     links = "" if is_whole else entries.apart(item.text)[1]
-    said = _NOTE.sub("", item.said) if is_changed(item.said) else item.said
+    said = without_note(item.said) if is_changed(item.said) else item.said
     return item, section, entries.entry(item.date, f"{said} {note}", (item.sources[0], source), links)
 
 
@@ -446,7 +451,7 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
         is_settled = _NOTE.search(one.said) if one.section in HOMES else is_changed(one.said)
         if is_settled and not is_gone(first) and all(map(is_gone, settling)):
             links = "" if one.section in HOMES else entries.apart(one.text)[1]
-            text = entries.entry(one.date, _NOTE.sub("", one.said), (first,), links)
+            text = entries.entry(one.date, without_note(one.said), (first,), links)
             back.append((one, HOMES.get(one.section, one.section), text))
     return _moved(body, back)
 
@@ -458,7 +463,7 @@ def superseded(body: str, old: Entry, day: str, source: Source | None = None) ->
     sources = entries.sources_of(first)[:1]
     section, verb = settled_section(old)
     said = entries.without_sources(first).rstrip()
-    text = f"{_NOTE.sub('', said) if is_changed(said) else said} ({verb} {day} on request)"
+    text = f"{without_note(said) if is_changed(said) else said} ({verb} {day} on request)"
     marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
     moved = "\n".join([" ".join((text, *marks)), *rest])
     return _moved(body, [(old, section, moved)])

@@ -356,8 +356,9 @@ def test_outside_any_project_the_core_memory_does_not_repeat_the_general_page() 
 
 
 def test_a_journal_is_shown_without_short_forms_of_its_pages_lines() -> None:
-    sources = [SRC.replace("]", f"{n}]") for n in range(4)]
-    page = ["# tea", "", "## Key Decisions", f"- 2026-05-04: Sencha, two tins. It keeps. {sources[0]}", ""]
+    sources = [SRC.replace("]", f"{n}]") for n in range(5)]
+    page = ["# tea", "", "## Key Decisions", f"- 2026-05-04: Sencha, two tins. It keeps. {sources[0]}"]
+    page += [f"- 2026-05-04: Twelve seats (perhaps changed 2026-05-06) {sources[4]}", ""]
     page += ["## Replaced decisions", f"- 2026-05-04: Green tea it is. (replaced 2026-05-04) {sources[1]}"]
     page += ["", "## Facts", f"- 2026-05-04: The pot holds two liters. {sources[3]}"]
     day = [
@@ -366,7 +367,7 @@ def test_a_journal_is_shown_without_short_forms_of_its_pages_lines() -> None:
         f"- Done: Two pots came {sources[0]}",
     ]
     day += [f"- Decided: Green tea it is [[tea/context]] {sources[1]}", f"- Decided: Sencha, two tins {sources[2]}"]
-    day += [f"- The pot holds two liters {sources[3]}"]
+    day += [f"- The pot holds two liters {sources[3]}", f"- Decided: Twelve seats {sources[4]}"]
     journal = file("knowledge/journal/2026-05-04.md", "\n".join(day))
     result = compiled(files=(file("knowledge/projects/tea/context.md", "\n".join(page)), journal))
     shown = result.text.split("2026-05-04.md -->\n")[1].replace("\n\n", "\n")

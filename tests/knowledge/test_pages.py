@@ -273,8 +273,8 @@ def test_a_replaced_decision_moves_to_its_section_and_names_both_turns() -> None
 
 
 LONG = (
-    "We take Bell & Sons for the extension, £134k at a fixed price with two clinics as references, a penalty for each late "
-    "day and Marek as the foreman, the old boiler stays, and they start on 6 July."
+    "We take Bell & Sons for the extension, £134k at a fixed price with two clinics as references, a penalty for each "
+    "late day and Marek as the foreman, the old boiler stays, and they start on 6 July."
 )
 LATER = "Bell & Sons start the extension on 20 July now instead of 6 July."
 
