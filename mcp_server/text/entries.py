@@ -345,7 +345,7 @@ def tidied(text: str, *, is_whole: bool = True) -> str:
     """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. If it `is_whole`, a
     reaction or an announcement of what is not quoted ("Here is my code:") at its end is left out too."""
     parts = sentences(text) or [""]
-    while len(parts) > 1 and _is_filler(parts[0]):
+    while len(parts) > 1 and _is_filler(parts[0]) and not parts[1].startswith("("):  # which quotes the answer to it
         parts.pop(0)
     while is_whole and len(parts) > 1 and (_is_filler(parts[-1]) or parts[-1].endswith(":")):
         parts.pop()

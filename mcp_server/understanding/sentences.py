@@ -352,11 +352,12 @@ def _form(word: str) -> str:
 _ASKS = re.compile(
     r"(?:(?:and|but|so|ok|hey|btw),? )?(?:how (?:many|much|often|long|far)\b"
     r"|(?:what|which|where|who|why|how|when)(?:['’]s| (?:is|are|was|were|do|does|did|should|can|could|will|would)) "
+    r"|(?:how|which) \w+ (?:is|are|was|were|do|does|did|should|can|could|will|would) "
     r"|(?:is|are|was|were|does|did|should|shall|can|could|will|would) (?:i|we|they|he|she|it|there|the|that|this|our) "
     r"|(?:do|have) (?:i|we|they|you) )",
     re.IGNORECASE,
 )
-"""The beginning of a question: a question word with a verb, or a verb before its subject."""
+"""The beginning of a question: a question word with a verb ("how wide is the door"), or a verb before its subject."""
 
 
 def is_question(text: str) -> bool:

@@ -187,6 +187,7 @@ def rule(said: str) -> Item:
         ("so `main.py` is the entry point", "`main.py` is the entry point"),
         ("One thing: secrets. They go into Vault.", "One thing: secrets. They go into Vault."),
         ("OK.", "OK."),
+        ("And the electrician? (answer: He wants 1,720.)", "The electrician? (answer: He wants 1,720.)"),
     ],
 )
 def test_a_line_begins_and_ends_with_what_it_says(quoted: str, line: str) -> None:

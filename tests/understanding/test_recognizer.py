@@ -555,7 +555,9 @@ async def test_the_model_is_loaded_once_by_calls_that_need_it_at_once(
     assert len(loaded) == 1
 
 
-@pytest.mark.parametrize("asked", ["how many texts can one guy get per day", "can we ship on fridays"])
+@pytest.mark.parametrize(
+    "asked", ["how many texts can one guy get per day", "can we ship on fridays", "how wide is the door of the hall"]
+)
 def test_a_question_without_a_question_mark_is_no_decision(asked: str) -> None:
     assert texts("decision", asked, "Ten at most, and none at night.", "ok", "Good.") == []
 
