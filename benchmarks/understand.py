@@ -190,7 +190,7 @@ def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandRepo
                 if label.ended:
                     marked = any(line.state != "current" for line in found)
                 else:
-                    marked = any(line.state in ("replaced", "closed") for line in found)
+                    marked = any(not line.is_in_force for line in found)
                 ended, wrongly = (
                     (superseded, wrongly_replaced) if label.kind == "decision" else (closed, wrongly_closed)
                 )

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mcp_server.context.sections import Filling, passage_text
-from mcp_server.knowledge.pages import is_changed, without_note
+from mcp_server.knowledge.pages import without_changed_note
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
 from mcp_server.text.destinations import CLOSED, ENDED
 from mcp_server.text.entries import is_derived, without_sources
@@ -92,7 +92,7 @@ def _plain(text: str) -> str:
     """Returns an entry's text without bullet, day, the journal's additions, and the note that it was perhaps changed:
     so it is the same in every file. `text` is the entry without its sources."""
     said = _SHORT.sub("", _BEGINNING.sub("", text, count=1).strip()).rstrip("…")
-    return (without_note(said) if is_changed(said) else said).casefold()
+    return without_changed_note(said).casefold()
 
 
 overtaken_lines = lru_cache(maxsize=CACHED_PAGES)(cues.overtaken_lines)

@@ -65,7 +65,7 @@ DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 MORE = 20
 """Hits beyond those that are judged, because lines of the page are among them."""
 
-TOLD_BY_LINE = "the user changed it: a line of the page says how"
+TOLD_BY_LINE = "it was changed: a line of the page says how"
 _CHANGED = re.compile(r" \((?:amended|refused): ")
 """In a line of the page: the user's answer changed or refused the proposal that the line quotes."""
 
@@ -144,6 +144,7 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     }
     sent = prompt.window.lines
     newer = {turn: _place(line) for turn, (why, line) in by_line.items() if why == TOLD_BY_LINE}
+    # By the turn that a line begins in, the best of its lines.
     said_in = {sources[0]: _place(hit) for hit in reversed(lines) if (sources := sources_of(hit.passage.text))}
     for hit in lines:
         if _is_changed(hit) and (by := said_in.get(sources_of(hit.passage.text)[-1])):
@@ -161,10 +162,10 @@ def _is_changed(hit: Hit) -> bool:
 
 
 def _told_by(hit: Hit) -> dict[Source, str]:
-    """Returns the turns that are not pushed because of a line of the page, each with the reason: those that an old line
-    quotes, a proposal that the user changed or refused, which the line quotes with the answer, and what a line quotes
-    that says that it was perhaps changed. The first source of a line is the turn that it begins in; the second source
-    of an old line has the new value."""
+    """Returns the turns that are not pushed because a line of the page quotes them, each with the reason. The line is a
+    replaced one, or has the note that it was perhaps changed, or quotes a proposal with the answer by which the user
+    changed or refused it. The first source of a line is the turn that it begins in; the second source of a replaced or
+    changed line is the turn with the new value."""
     sources, section = sources_of(hit.passage.text)[:1], hit.passage.title.rsplit(" › ", 1)[-1]
     if section in (REPLACED, OLD_RULES, OLD_FACTS):
         answers = [Source(one.path, settled_in(one.turn, hit.passage.text)) for one in sources]

@@ -497,7 +497,7 @@ def of_day(lines: Sequence[Line], project: str | None) -> list[Line]:
     told = [
         line
         for line, one in zip(lines, statements, strict=True)
-        if one.state in ("current", "changed") and line.settled_by is None
+        if one.is_in_force and line.settled_by is None
         if (line.kind in PREFIXES or line.kind in _TOLD) and (line.kind != "report" or line.weight >= LEAST_REPORT)
     ]
     of_kind: Counter[str] = Counter()

@@ -208,11 +208,7 @@ def outcome(notes: Noted, model: Model) -> Outcome:
     def texts(kind: str, current: bool = True) -> tuple[str, ...]:
         kept: list[Statement] = []
         for one in statements:
-            if (
-                one.kind == kind
-                and (one.state in ("current", "changed")) == current
-                and not any(covers(other, one) for other in shown)
-            ):
+            if one.kind == kind and one.is_in_force == current and not any(covers(other, one) for other in shown):
                 kept = [*(other for other in kept if not same(one, other)), one]
         shown.extend(kept)
         return tuple(f"{one.text} ({CHANGED})" if one.state == "changed" else one.text for one in kept)

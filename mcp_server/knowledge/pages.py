@@ -76,6 +76,7 @@ class _Known:
 
     @property
     def is_settled(self) -> bool:
+        """Whether its further sources are the turns that settled or changed it."""
         return self.section in SETTLED_SECTIONS or (bool(self.sources) and is_changed(self.text))
 
     @property
@@ -195,7 +196,7 @@ def _same(known: _Known, line: Line) -> bool:
     new one, unless the turn that settled it only repeats it."""
     if known.is_settled and line.source not in known.sources:
         return False
-    said = without_note(known.text) if known.is_settled else known.text
+    said = _without_note(known.text) if known.is_settled else known.text
     if normalised(said) == normalised(line.text):
         return known.day == line.day or line.kind not in ("event", "plan") or line.source in known.sources
     return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(said, line.text)
@@ -295,18 +296,22 @@ SETTLED = {
 }
 """By kind, the section that a settled item moves to, and the verb of its note."""
 
-_NOTE = re.compile(rf" \((?P<verb>replaced|done|{CHANGED})(?: \d{{4}}-\d{{2}}-\d{{2}})?\)$")
-
-
-def without_note(said: str) -> str:
-    """Returns a line, without its sources, without the note that it was settled or perhaps changed."""
-    return _NOTE.sub("", said)
+_NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
+_CHANGED_NOTE = re.compile(rf" \({CHANGED}(?: \d{{4}}-\d{{2}}-\d{{2}})?\)$")
 
 
 def is_changed(said: str) -> bool:
-    """Returns whether a line, without its sources, says that a newer one may change it."""
-    note = _NOTE.search(said)
-    return note is not None and note["verb"] == CHANGED
+    """Returns whether a line ends with the note that it was perhaps changed. `said` is the line without its sources."""
+    return _CHANGED_NOTE.search(said) is not None
+
+
+def without_changed_note(said: str) -> str:
+    """Returns a line without the note that it was perhaps changed. `said` is the line without its sources."""
+    return _CHANGED_NOTE.sub("", said)
+
+
+def _without_note(said: str) -> str:
+    return _NOTE.sub("", without_changed_note(said))
 
 
 MOST_HOLDERS = 2
@@ -392,7 +397,7 @@ def _in_place(before: str, after: str) -> str:
 
 def _identity(item: Entry) -> tuple[str, Source, str]:
     """Returns what an item keeps when it is settled again."""
-    return item.section, item.sources[0], without_note(item.said)
+    return item.section, item.sources[0], _without_note(item.said)
 
 
 def _settled(item: Entry, kind: str, day: str, source: Source, *, is_whole: bool = True) -> tuple[Entry, str, str]:
@@ -401,8 +406,8 @@ def _settled(item: Entry, kind: str, day: str, source: Source, *, is_whole: bool
     section, verb = SETTLED[kind] if is_whole else (item.section, CHANGED)
     note = f"({verb} {day})" if day else f"({verb})"
     links = "" if is_whole else entries.apart(item.text)[1]
-    said = without_note(item.said) if is_changed(item.said) else item.said
-    return item, section, entries.entry(item.date, f"{said} {note}", (item.sources[0], source), links)
+    said = f"{without_changed_note(item.said)} {note}"
+    return item, section, entries.entry(item.date, said, (item.sources[0], source), links)
 
 
 def _conversation(transcript: str) -> str:
@@ -451,7 +456,7 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
         is_settled = _NOTE.search(one.said) if one.section in HOMES else is_changed(one.said)
         if is_settled and not is_gone(first) and all(map(is_gone, settling)):
             links = "" if one.section in HOMES else entries.apart(one.text)[1]
-            text = entries.entry(one.date, without_note(one.said), (first,), links)
+            text = entries.entry(one.date, _without_note(one.said), (first,), links)
             back.append((one, HOMES.get(one.section, one.section), text))
     return _moved(body, back)
 
@@ -462,8 +467,7 @@ def superseded(body: str, old: Entry, day: str, source: Source | None = None) ->
     first, *rest = old.text.split("\n")
     sources = entries.sources_of(first)[:1]
     section, verb = settled_section(old)
-    said = entries.without_sources(first).rstrip()
-    text = f"{without_note(said) if is_changed(said) else said} ({verb} {day} on request)"
+    text = f"{without_changed_note(entries.without_sources(first).rstrip())} ({verb} {day} on request)"
     marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
     moved = "\n".join([" ".join((text, *marks)), *rest])
     return _moved(body, [(old, section, moved)])

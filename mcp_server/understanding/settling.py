@@ -27,12 +27,13 @@ State = Literal["current", "changed", "replaced", "closed"]
 """`changed`: a newer statement seems to change it or a part of it, so that it stays in force with a note."""
 
 CHANGED = "perhaps changed"
-"""What is noted of a changed statement."""
+"""The note at the end of a line whose statement has the state `changed`."""
 
 WHOLE = 10
-"""A statement is replaced, and not only changed, if the newer one lacks at most so many of its content words, and the
-probability is high enough (`Judge.certain`). Of a longer one ("Bell builds it for 134k, from 6 July on") often
-only a part changes: readers said so of 32 of 62 such statements that were changed, and of 6 of 25 others."""
+"""The older statement gets the state `replaced` if at most so many of its content words are missing in the newer one,
+and if the probability is high enough (`Judge.certain`). All others get `changed`, because a statement that says more
+("Bell builds it for 134k, from 6 July on") often changes only in part: readers said so of 32 of 62 such statements, and
+of 6 of 25 that say little more."""
 
 SHORT = 18
 """Words of a short statement, at most."""
@@ -85,6 +86,10 @@ class Statement:
     state: State = "current"
     by: Statement | None = None
     key: object = None
+
+    @property
+    def is_in_force(self) -> bool:
+        return self.state in ("current", "changed")
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -410,7 +415,7 @@ OF_LONG = (
 class Judge(NamedTuple):
     """How a pair is judged: bias, the weight of the logit that its words give, and that of the network's; the least
     probability, and the least one by words alone, of a pair that the network does not know the language of; and the
-    factor by which it is higher if the older statement is certainly no longer so."""
+    factor by which the probability must exceed the least one to hide the older statement."""
 
     weights: tuple[float, float, float]
     least: float

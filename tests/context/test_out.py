@@ -73,7 +73,7 @@ async def test_a_proposal_that_the_user_changed_is_not_pushed_without_the_change
     assert "(amended: fine, but make it 45 days)" in text
     assert f"agent: {proposal}" not in text
     reasons = {one["reason"] for one in considered.values()}
-    assert "the user changed it: a line of the page says how" in reasons
+    assert "it was changed: a line of the page says how" in reasons
 
 
 async def test_a_line_that_was_perhaps_changed_comes_with_the_newer_line(lantern: Memory) -> None:
