@@ -140,6 +140,17 @@ def test_of_a_long_passage_the_part_about_the_message_is_shown_with_the_way_to_t
     assert tokens().count(result.text) < 350
 
 
+def test_a_derived_line_is_shown_whole_or_not_at_all() -> None:
+    said = "Ana lives in the blue house by the river. " + "It has six rooms, two cellars and a garden. " * 8
+    line = knowledge(f"- 2026-05-01: {said}(amended: only until May) [src: 3](/raw/conversations/2026/05/01/a.md)")
+    push = CompilerSettings(short_headers=True, passage_tokens=80)
+    texts = [compiled(candidate(line), budget=budget, settings=push).text for budget in range(60, 400, 10)]
+    assert {("by the river" in text, "(amended: only until May)" in text) for text in texts} == {
+        (False, False),
+        (True, True),
+    }
+
+
 def test_a_push_heads_a_conversation_by_its_day_alone() -> None:
     long = "It rained all day. " * 100 + "Ana lives in a blue house by the river. " + "We had soup. " * 100
     short = compiled(candidate(passage(long)), budget=1024, settings=CompilerSettings(short_headers=True))

@@ -175,12 +175,16 @@ class _Shelf:
         self._days: set[str] = set()
 
     def line(self, scored: _Scored) -> _Line:
-        """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part. A
-        derived line is short enough to be shown whole."""
+        """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part.
+
+        A derived line is short, and always whole: without its end it may say the opposite ("(amended: …)"). If it does
+        not fit, it is left out.
+        """
         text = self._to_the_point(scored.passage, scored.text)
         whole = self._line(scored, text, scored.candidate.hit.whole and text == scored.text)
-        tokens = self._meter.line(whole.text)
-        is_short = tokens <= self._most or is_derived(scored.passage.text)
+        if is_derived(scored.passage.text):
+            return whole
+        is_short = self._meter.line(whole.text) <= self._most
         if is_short and (whole.cost <= self.left or self.left < LEAST_PART):
             return whole
         room = min(self._most, self.left - self._line(scored, "", False).cost)
