@@ -21,7 +21,7 @@ from mcp_server.relevance.clarity_scores import BlockItem
 from mcp_server.topics.topic import ActiveTopic, Correction
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 8  # increase it with every change after which the same inputs may give other bytes
+COMPILER_VERSION = 9  # increase it with every change after which the same inputs may give other bytes
 LEAST_BUDGET = 128
 """Tokens below which a context is not worth compiling: tools refuse, resources cut and say so."""
 
@@ -162,6 +162,11 @@ class CompileInputs:
     last_session: LastSession | None = None
     dropped: int = 0
     page_order: tuple[str, ...] = ()
+
+    @property
+    def is_push(self) -> bool:
+        """Whether the context is pushed with a prompt, and has no topics: its first line is its only heading."""
+        return self.settings.short_headers and not (self.topics or self.corrections)
 
     def digests(self) -> dict[str, str]:
         """Returns a SHA-256 (hex) of each field's canonical JSON, also of unknown fields of a newer version. In that

@@ -144,8 +144,9 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     }
     sent = prompt.window.lines
     newer = {turn: _place(line) for turn, (why, line) in by_line.items() if why == TOLD_BY_LINE}
-    # By the turn that a line begins in, the best of its lines.
-    said_in = {sources[0]: _place(hit) for hit in reversed(lines) if (sources := sources_of(hit.passage.text))}
+    # By turn, the best of the lines that begin in it, or else the turn.
+    said_in = {Source(hit.passage.path, hit.passage.turn): _place(hit) for hit in passages if hit.passage.turn}
+    said_in |= {sources[0]: _place(hit) for hit in reversed(lines) if (sources := sources_of(hit.passage.text))}
     for hit in lines:
         if _is_changed(hit) and (by := said_in.get(sources_of(hit.passage.text)[-1])):
             newer[_place(hit)] = by

@@ -41,9 +41,9 @@ from mcp_server.understanding.model import Model, PromptNeeds
 LEAST_BEST = 0.06
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
-PRICE, FRAME = 0.0003, 40
+PRICE, FRAME = 0.00027, 40
 """The price of a token, as a probability, and the tokens that are added to the cost of each candidate. A passage of 90
-tokens is pushed if its estimate is at least .039."""
+tokens is pushed if its estimate is at least .035."""
 
 BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
 """LEAST_BEST and PRICE for a compiled context. Its budget was chosen by the caller, so a token costs a quarter."""
@@ -54,10 +54,10 @@ MAX_LINES, MAX_PASSAGES = 60, 20
 MAX_PASSAGE_TOKENS = 80
 """Of a longer passage the relevant part is shown. Derived lines, which have 480 characters at most, are shown whole."""
 
-HEADING = 22
-"""Tokens above the pushed passages: the line that says that they are data, and a label."""
+HEADING = 15
+"""Tokens above the pushed passages: the line that says that they are data."""
 
-HEADER = 8
+HEADER = 5
 """Tokens of a turn's day and speaker."""
 
 DAY = len("- 2026-11-02: ")
@@ -70,9 +70,9 @@ WEIGHTS_OF_SEARCH = RankingWeights()
 
 CHARACTERS_PER_TOKEN = 4.2
 
-LEAST_STEMS = 3
-"""Content words of a turn; one with fewer ("They close at 4.") says too little alone. Of 185 such turns that were
-pushed with labeled prompts, one held what was needed."""
+LEAST_STEMS = 5
+"""Content words of a turn; one with fewer ("They close at 4.") says too little alone. Of 130 such turns among
+the likelier candidates of labeled prompts and of LoCoMo five held what was needed."""
 
 ASKS_FOR_OPEN = 0.6
 """The probability from which on a prompt asks for open items. In 32 conversations that nothing was fitted on, 48 of 66
@@ -93,6 +93,7 @@ LONGEST = 9_500
 """Characters of one injection: the client writes more than 10,000 to a file."""
 
 SENT_BEFORE = "sent before: this window has it"
+TOO_SHORT = "too short to be understood alone"
 NO_OPEN_ITEM = "the prompt asks for open items, and this is none"
 
 WEIGHTS: Mapping[str, float] = {
@@ -218,7 +219,7 @@ class Candidate:
         if passage.category == "memory" and section == "Projects":
             return "a copy of lines of a project's page"
         if passage.category == "conversation" and len(self.stems) < LEAST_STEMS:
-            return "too short to be understood alone"
+            return TOO_SHORT
         if self.asks and not _STATEMENT.search(self.text):
             return "only a question"
         said = self.said - TALK_WORDS
@@ -234,12 +235,20 @@ def why_nothing(prompt: str, needs: Callable[[], PromptNeeds]) -> NothingAsked |
     return None if asks is NothingAsked.NO_SUBJECT and needs().open_items >= ASKS_FOR_OPEN else asks
 
 
-def reasons_out(message: str, some: Sequence[Candidate], sent: Collection[str], out: Mapping[str, str]) -> list[str]:
-    """Returns for each candidate why it is excluded whatever its worth, or ""; `sent` and `out` are as in `choose`."""
+def reasons_out(
+    message: str,
+    some: Sequence[Candidate],
+    sent: Collection[str],
+    out: Mapping[str, str],
+    telling: Collection[str] = (),
+) -> list[str]:
+    """Returns for each candidate why it is excluded whatever its worth, or ""; `sent` and `out` are as in `choose`.
+    Those in `telling`, by `path:line`, tell how a line was changed, and may be short."""
     subject = subject_words(message)
     reasons = [out.get(one.place) or one.says_nothing(subject) for one in some]
     return [
-        reason or (SENT_BEFORE if sent and was_sent(one.text, sent) else "")
+        ("" if reason == TOO_SHORT and one.place in telling else reason)
+        or (SENT_BEFORE if sent and was_sent(one.text, sent) else "")
         for one, reason in zip(some, reasons, strict=True)
     ]
 
@@ -264,11 +273,11 @@ def choose(
         sent: fingerprints of the lines that the window holds.
         out: by `path:line`, why a candidate is excluded whatever its worth.
         allowance: tokens that may be spent.
-        newer: by `path:line` of a turn that is out, or of a line that was perhaps changed, the line that tells how: it
-            is as likely, at least.
+        newer: by `path:line` of a turn that is out, or of a line that was perhaps changed, the line or turn that tells
+            how: it is as likely, at least, and not too short.
     """
     some = candidates(message, model, lines, passages, gate)
-    excluded = reasons_out(message, some, sent, out)
+    excluded = reasons_out(message, some, sent, out, frozenset(newer.values()))
     reasons = [why or (NO_OPEN_ITEM if one.is_unrelated else "") for one, why in zip(some, excluded, strict=True)]
     worths = {one.place: one.worth for one in some}
     for old, line in newer.items():

@@ -232,22 +232,22 @@ def turn_text(turn: Turn) -> str:
     return "\n".join([turn.content, *calls] if turn.content else calls)
 
 
-def group_header(passage: Passage, *, cut: bool, short: bool = False) -> str:
+def group_header(passage: Passage, *, cut: bool, year: int | None = None) -> str:
     """Returns the line above what was found in one conversation or file on one day; with `cut`, it also says how to
-    read the rest. With `short`, the header of a conversation or of a line of a project's page is its day, and that of
-    other parts of the page its project."""
+    read the rest. With the `year` of today, the header of a conversation or of a line of a project's page is its day in
+    few tokens ("14 September:", "14 September 2025:"), and that of other parts of the page its project."""
     path = one_line(passage.path, _LONGEST_PATH)
-    date = passage.at.date().isoformat() if passage.at and not is_derived(passage.text) else ""
-    if short and (day := day_of_line(passage)):
-        parts = [day]
-    elif short and _is_of_project(passage):
-        parts = [f"project {one_line(passage.path.split('/')[-2], _LONGEST_PATH)}", date]
-    elif passage.category != "conversation":
-        parts = [path, date]
-    elif short and date:
-        parts = [date]
+    day = passage.at.date().isoformat() if passage.at and not is_derived(passage.text) else ""
+    is_said = passage.category == "conversation"
+    if year is not None and (said_on := day_of_line(passage) or (day if is_said else "")):
+        with suppress(ValueError):  # a person may have written a day that does not exist
+            return f"{written(date.fromisoformat(said_on), year)}:"
+    if year is not None and _is_of_project(passage):
+        parts = [f"project {one_line(passage.path.split('/')[-2], _LONGEST_PATH)}", day]
+    elif not is_said:
+        parts = [path, day]
     else:
-        parts = [date, one_line(passage.title, _LONGEST_TITLE), f"read {path}" if cut else ""]
+        parts = [day, one_line(passage.title, _LONGEST_TITLE), f"read {path}" if cut else ""]
     return f"[{' · '.join(filter(None, parts))}]"
 
 

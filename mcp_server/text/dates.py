@@ -76,9 +76,9 @@ class Dated:
     future: bool = False
 
 
-def written(day: date) -> str:
-    """Returns a date as people write it: 7 May 2023."""
-    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+def written(day: date, this_year: int | None = None) -> str:
+    """Returns a date as people write it, without the year if it is `this_year`: 7 May 2023."""
+    return f"{day.day} {MONTHS[day.month - 1]}{'' if day.year == this_year else f' {day.year}'}"
 
 
 def absolute(text: str, said: date) -> Dated:

@@ -69,6 +69,10 @@ SETTLES, AMENDING, LISTED = 0.5, 0.3, 0.2
 """A sentence settles a decision if its probability is at least this share of the likeliest sentence's: `SETTLES` in a
 statement, `AMENDING` in an answer that is quoted with a proposal, `LISTED` in a list, whose points stay together."""
 
+JOINS = 0.1
+"""A sentence of the user is quoted with the likeliest one of its item from this share of its probability on. Of 220
+less likely ones in `train/` readers called 25 needed and 157 out of place."""
+
 CLEAR = 3
 """A decision of the user with at least this many words about its subject is quoted without the agent's words."""
 
@@ -227,7 +231,7 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     left = [one for one in of(place).found["decision"] if not quoted or one.place > quoted[-1].place]
     lines: list[Line] = []
     for group in groups_of(left, "decision"):
-        text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
+        text, short, quotes = _joined(group), _joined(_settling(_likely(group))), _at(place, group)
         replies = after_agent and not quoted and not group[0].labeled and not _adds(group[0].text)
         is_short = replies and len(subject_stems(text)) <= SHORT_ANSWER
         if is_short and of(place - 1).found.get("decision"):
@@ -253,7 +257,8 @@ def told(
 ) -> Line:
     """Returns the line of an item that is no decision. If it has few words about its subject, the sentence before it is
     quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
-    around = group if group[0].labeled else _with_context(group, messages[place], of(place))
+    group = _likely(group) if messages[place].role == "user" else group
+    around = group if group[0].labeled else _with_context(group, messages[place], kind, of(place))
     text, quotes = _joined(around), _at(place, group)
     if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER or (kind == "open" and _adds(text)):
         return Line(text, group, place, quotes)
@@ -275,27 +280,28 @@ def told(
 
 def completed(line: Line, message: Message, judged: Judged) -> Line:
     """Returns the line of a decision with the sentences of its message that belong to it (`_with_context`)."""
-    group = _with_context(line.group, message, judged)
+    group = _with_context(line.group, message, "decision", judged)
     if line.labeled or len(group) == len(line.group):
         return line
-    whole, short = _joined(group), _joined(_settling(line.group))
-    return replace(
-        line,
-        text=line.text.replace(_joined(line.group), whole),
-        short=line.short.replace(short, whole) if len(whole) <= SHORT else line.short,
-    )
+    settling = _settling(_likely(line.group) if message.role == "user" else line.group)
+    of_line = {one.place for one in line.group}
+    kept = sorted([*settling, *(one for one in group if one.place not in of_line)], key=lambda one: one.place)
+    short = line.short.replace(_joined(settling), _joined(kept)) if len(_joined(kept)) <= SHORT else line.short
+    return replace(line, text=line.text.replace(_joined(line.group), _joined(group)), short=short)
 
 
-def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> Sequence[Found]:
+def _with_context(group: Sequence[Found], message: Message, kind: ItemKind, judged: Judged) -> Sequence[Found]:
     """Returns the sentences of an item with further ones of the same message, so that the item can be understood alone:
-    all sentences of a short message of the user; of a longer one the short sentences between the first and the last
-    sentence of the item; of the agent's message only short points of a list between these. Questions, options that were
+    the sentences of a short message of the user, but before a rule and after any item only those that share a word
+    about their subject with it; of a longer one the short sentences between the first and the last sentence of the
+    item; of the agent's message only short points of a list between these. Questions, options that were
     not chosen and sentences of other items are left out, but a fact is added to an item with few words about its
     subject ("make it 15"), and any sentence before one that begins with a pronoun ("He's deaf in one ear."), in
     the agent's messages, too."""
     by_user = message.role == "user"
     places = {one.place for one in group}
-    is_clear = sum(map(str.isalpha, subject_stems(_joined(group)))) >= CLEAR
+    subject = subject_stems(_joined(group))
+    is_clear = sum(map(str.isalpha, subject)) >= CLEAR
     apart = (kind for kind in judged.found if kind != "report" and (is_clear or kind != "fact"))
     others = {one.place for kind in apart for one in judged.found[kind]} - places
     first = min(places)
@@ -311,6 +317,9 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
         if at in places | (others - named) or judged.rejected[at] or not (by_user or listed or at in named):
             continue
         if is_question(sentence.text) or _says_nothing(sentence.text):
+            continue
+        may_be_apart = is_short and (kind == "rule" or at > max(places)) and at not in named
+        if may_be_apart and subject.isdisjoint(subject_stems(sentence.text)):
             continue
         if is_short or len(sentence.text) <= GAP:
             added.append(as_found(message, at))
@@ -568,6 +577,12 @@ def _beginning(message: Message) -> str:
     whole = _whole(message)
     first = message.sentences[0].text if message.sentences else ""
     return whole if len(whole) <= WHOLE_ANSWER else clipped_at_clause(clean(first), LONGEST_ANSWER)
+
+
+def _likely(group: Sequence[Found]) -> list[Found]:
+    """Returns the sentences of an item of the user that are likely enough to be quoted with the likeliest one."""
+    most = max(one.probability for one in group)
+    return [one for one in group if one.probability >= JOINS * most]
 
 
 def _settling(group: Sequence[Found]) -> list[Found]:

@@ -14,7 +14,9 @@ from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import Candidate, CompilerSettings, LastSession
 from mcp_server.context.sections import Considered
 from mcp_server.context.slots.knowledge import score
+from mcp_server.context.slots.session import OF_PUSH
 from mcp_server.model import Hit, SourceFile
+from mcp_server.text.prose import is_injected
 from tests.context.states import CLOSED, NOW, candidate, inputs, knowledge, passage, tokens, turn
 
 
@@ -155,7 +157,7 @@ def test_a_push_heads_a_conversation_by_its_day_alone() -> None:
     long = "It rained all day. " * 100 + "Ana lives in a blue house by the river. " + "We had soup. " * 100
     short = compiled(candidate(passage(long)), budget=1024, settings=CompilerSettings(short_headers=True))
     full = compiled(candidate(passage(long)), budget=1024)
-    assert "\n[2026-05-01]\nAna: " in short.text
+    assert short.text.startswith(f"{OF_PUSH}\n\n1 May:\nAna: ")
     assert "raw/conversations" not in short.text
     assert tokens().count(short.text) < tokens().count(full.text)
 
@@ -173,9 +175,29 @@ def test_a_push_puts_lines_of_a_page_under_their_day_and_leaves_out_lines_of_too
         message="Where does Ana live now?",
         settings=CompilerSettings(short_headers=True),
     )
-    assert "\n[2026-05-01]\nAna pays the rent.\nAna: I moved to Novi Sad.\n" in short.text
+    assert "\n1 May:\nAna pays the rent.\nAna: I moved to Novi Sad.\n" in short.text
     assert "list.md" not in short.text
     assert "notes/ana.md" in short.text
+
+
+def test_a_push_names_the_year_of_an_older_line_and_keeps_one_with_a_day_that_does_not_exist() -> None:
+    lines = [
+        knowledge(
+            f"- {day}: {said}. [src: raw/conversations/2025/04/03/a.md#3]",
+            path="knowledge/projects/home/context.md",
+            start=start,
+            category="project",
+        )
+        for start, day, said in ((3, "2025-04-03", "Ana lives in Zemun"), (9, "2025-02-30", "The river is near"))
+    ]
+    short = compiled(*map(candidate, lines), settings=CompilerSettings(short_headers=True))
+    assert "\n3 April 2025:\nAna lives in Zemun." in short.text
+    assert "\n[project home]\nThe river is near." in short.text
+
+
+def test_what_is_pushed_is_never_taken_for_the_words_of_a_person() -> None:
+    short = compiled(candidate(passage("I moved to Novi Sad.")), settings=CompilerSettings(short_headers=True))
+    assert is_injected(short.text)
 
 
 def test_a_passage_that_is_only_a_part_of_its_turn_says_so_too() -> None:

@@ -202,6 +202,40 @@ def test_a_sentence_without_a_word_about_anything_is_not_quoted() -> None:
     assert texts("open", f"That's enough for today. {BERTH}", "Good night.") == [BERTH]
 
 
+@pytest.mark.parametrize(
+    ("kind", "before", "said", "line"),
+    [
+        (
+            "rule",
+            "Shall I order the glue?",
+            "Write it up. And if something costs over 200 pounds you ask me first, always, before you order or book.",
+            "And if something costs over 200 pounds you ask me first, always, before you order or book.",
+        ),
+        (
+            "rule",
+            "The board is ready.",
+            "Heck. Next one. Never put an exclamation mark in anything that goes out under my name.",
+            "Never put an exclamation mark in anything that goes out under my name.",
+        ),
+        (
+            "fact",
+            "Good morning.",
+            "The tickets: a family is 2 adults and up to 3 children, 390 crowns. I nearly lost my soup.",
+            "The tickets: a family is 2 adults and up to 3 children, 390 crowns.",
+        ),
+        (
+            "decision",
+            "Good morning.",
+            "We take the plastic labels for the jars. My sister burned the soup again.",
+            "We take the plastic labels for the jars.",
+        ),
+    ],
+)
+def test_remarks_about_something_else_are_not_quoted_with_an_item(kind: str, before: str, said: str, line: str) -> None:
+    (item,) = (one for one in items("Hello.", before, said, "Noted.") if one.kind == kind)
+    assert (item.short or item.text) == line
+
+
 def test_a_short_answer_is_quoted_whole() -> None:
     asked = f"{PROPOSAL} The NAS has room for a year of them, and a copy takes four minutes at most. Shall I?"
     (decision,) = items("and backups?", asked, "fine. 30 copies. rest same", "Set up that way.")

@@ -166,9 +166,10 @@ class _Shelf:
         self._meter = filling.meter
         self._query = frozenset(content_words(plain_query(filling.inputs.message).text))
         self._short = filling.inputs.settings.short_headers
-        self._heading = SHORT_HEADING if self._short else HEADING
+        self._heading = "" if filling.inputs.is_push else SHORT_HEADING if self._short else HEADING
+        self._year = int(filling.inputs.local_date[:4]) if self._short else None
         self._most = max(filling.inputs.settings.passage_tokens, int(room.tokens * LONGEST_SHARE))
-        self.left = room.tokens - self._meter(self._heading + SEPARATOR)
+        self.left = room.tokens - (self._meter(self._heading + SEPARATOR) if self._heading else 0)
         self.lines: list[_Line] = []
         self.cut: dict[Group, bool] = {}
         self._headers: dict[tuple[Group, bool], int] = {}
@@ -205,7 +206,7 @@ class _Shelf:
 
     def put(self, line: _Line) -> None:
         if self._short:
-            self._days.add(group_header(line.scored.passage, cut=False, short=True))
+            self._days.add(group_header(line.scored.passage, cut=False, year=self._year))
         self.lines.append(line)
         self.left -= line.cost
         self.cut[line.scored.group] = self.cut.get(line.scored.group, False) or not line.whole
@@ -221,7 +222,7 @@ class _Shelf:
         """Returns the tokens of the header of a passage's group; a short one, a day, is shown once for all of them."""
         known = self._headers.get((scored.group, cut))
         if known is None or self._short:
-            header = group_header(scored.passage, cut=cut, short=self._short)
+            header = group_header(scored.passage, cut=cut, year=self._year)
             if header in self._days:
                 return 0
             known = self._headers[scored.group, cut] = self._meter.line(header)
@@ -237,10 +238,10 @@ class _Shelf:
             of_day = groups[group][0].scored.passage.category == "conversation" or (self._short and group[1] != "")
             return of_day, group[1] if of_day else "", group[0] if of_day else ""
 
-        blocks, above = [self._heading], ""
+        blocks, above = [self._heading] if self._heading else [], ""
         for group in sorted(groups, key=place):
             inside = sorted(groups[group], key=lambda line: (line.scored.passage.start, line.scored.passage.part))
-            header = group_header(inside[0].scored.passage, cut=self.cut[group], short=self._short)
+            header = group_header(inside[0].scored.passage, cut=self.cut[group], year=self._year)
             blocks += [header] if header != above or not self._short else []
             blocks += [line.text for line in inside]
             above = header
