@@ -64,15 +64,11 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Extractor:
-    """A named way of reading a conversation. `version` grows whenever the same turns would give other lines.
-
-    `kinds` are the kinds of its lines that an LLM's lines replace, if one is asked (`prompts/extract.md`).
-    """
+    """A named way of reading a conversation. `version` grows whenever the same turns would give other lines."""
 
     name: str
     version: int
     extract: Callable[[Sequence[Turn], Context], list[Line]]
-    kinds: tuple[LineKind, ...] = ()
 
     def lines(self, turns: Sequence[Turn], context: Context) -> list[Line]:
         """Returns the lines of a conversation, without those that quote a removed passage."""
@@ -292,11 +288,11 @@ def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
             yield replace(fact, text=text)
 
 
-DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"), ("decision",))
+DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"))
 ITEMS = (
     DECISIONS,
     Extractor("rules", VERSION, _of_items("rule")),
-    Extractor("facts", VERSION + 5, _of_items("fact"), ("fact",)),
+    Extractor("facts", VERSION + 5, _of_items("fact")),
     Extractor("open items", VERSION, _of_items("open")),
     Extractor("reports", VERSION, _of_items("report")),
 )
@@ -405,8 +401,8 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
     return found
 
 
-LESSONS = Extractor("lessons", 5, _lessons, ("lesson",))
-PEOPLE = Extractor("people", 9, _people, ("about", "preference", "plan", "event"))
+LESSONS = Extractor("lessons", 5, _lessons)
+PEOPLE = Extractor("people", 9, _people)
 
 # ---------------------------------------------------------------- procedures
 
@@ -453,7 +449,7 @@ def _procedures(turns: Sequence[Turn], context: Context) -> list[Line]:
     return found
 
 
-PROCEDURES = Extractor("procedures", 2, _procedures, ("procedure",))
+PROCEDURES = Extractor("procedures", 2, _procedures)
 
 # ---------------------------------------------------------------- the journal
 

@@ -70,8 +70,8 @@ SETTLES, AMENDING, LISTED = 0.5, 0.3, 0.2
 statement, `AMENDING` in an answer that is quoted with a proposal, `LISTED` in a list, whose points stay together."""
 
 JOINS = 0.1
-"""A sentence of the user is quoted with the likeliest one of its item from this share of its probability on. Of 220
-less likely ones in `train/` readers called 25 needed and 157 out of place."""
+"""A sentence of the user is quoted before the likeliest one of its item from this share of its probability on. Of 135
+less likely ones in `train/` readers called 9 needed and 111 out of place; of 85 after it 16 and 46."""
 
 CLEAR = 3
 """A decision of the user with at least this many words about its subject is quoted without the agent's words."""
@@ -580,9 +580,10 @@ def _beginning(message: Message) -> str:
 
 
 def _likely(group: Sequence[Found]) -> list[Found]:
-    """Returns the sentences of an item of the user that are likely enough to be quoted with the likeliest one."""
-    most = max(one.probability for one in group)
-    return [one for one in group if one.probability >= JOINS * most]
+    """Returns an item of the user without the sentences before the likeliest one that are much less likely."""
+    likeliest = max(group, key=lambda one: one.probability)
+    least = JOINS * likeliest.probability
+    return [one for one in group if one.place >= likeliest.place or one.probability >= least]
 
 
 def _settling(group: Sequence[Found]) -> list[Found]:
