@@ -226,7 +226,7 @@ def test_a_sentence_without_a_word_about_anything_is_not_quoted() -> None:
         (
             "decision",
             "Good morning.",
-            "We take the plastic labels for the jars. My sister burned the soup again.",
+            "My sister burned the soup again. We take the plastic labels for the jars.",
             "We take the plastic labels for the jars.",
         ),
     ],
