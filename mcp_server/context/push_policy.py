@@ -28,13 +28,13 @@ from functools import lru_cache
 from statistics import median
 from types import MappingProxyType
 
-from mcp_server.context.window_text import NothingAsked, asks_nothing, subject_words, was_sent
+from mcp_server.context.window_text import NothingAsked, asks_nothing, only_repeats, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import CLOSED, ENDED, OPEN, RULES
 from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
-from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
+from mcp_server.text.words import bounded, content_words, stop_words, words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
 from mcp_server.understanding.model import Model, PromptNeeds
 
@@ -85,9 +85,6 @@ with the prompt. Of 149 lines that were pushed before in 18 conversations 67 rea
 UNREAD = 0.11
 """The nearness of a passage that the network has not read yet, or cannot read: about the usual one (.04 for lines, .14
 for turns; .29 for lines that are needed)."""
-
-ECHO = 0.7
-"""A passage with this share of its content words in the message says nothing new."""
 
 LONGEST = 9_500
 """Characters of one injection: the client writes more than 10,000 to a file."""
@@ -222,8 +219,7 @@ class Candidate:
             return TOO_SHORT
         if self.asks and not _STATEMENT.search(self.text):
             return "only a question"
-        said = self.said - TALK_WORDS
-        return "says no more than the message" if len(said & subject) >= ECHO * len(said) else None
+        return "says no more than the message" if only_repeats(self.said, subject) else None
 
 
 def why_nothing(prompt: str, needs: Callable[[], PromptNeeds]) -> NothingAsked | None:

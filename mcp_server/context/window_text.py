@@ -114,6 +114,16 @@ def subject_words(text: str) -> frozenset[str]:
     return frozenset(word for word in found if len(word) > 2 or (len(word) == 2 and not word.isdigit()))
 
 
+ECHO = 0.7
+"""A text with this share of its content words in a message says no more than the message."""
+
+
+def only_repeats(said: Collection[str], subject: Collection[str]) -> bool:
+    """Returns whether a text with the content words `said` says no more than a message with these `subject_words`."""
+    own = frozenset(said) - TALK_WORDS
+    return len(own.intersection(subject)) >= ECHO * len(own)
+
+
 def fingerprints(text: str) -> tuple[str, ...]:
     """Returns short hashes of the words of each line of a text. Markup and headers are ignored. An entry of a list (`-
     …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was cut also the hash of its

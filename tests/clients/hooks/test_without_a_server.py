@@ -69,6 +69,14 @@ async def test_a_prompt_about_something_else_gets_nothing(on_disk: Memory, folde
         assert await prompted(on_disk, folder, prompt) == "", prompt
 
 
+async def test_a_prompt_that_was_typed_before_gets_no_copy_of_itself(on_disk: Memory, folder: Path) -> None:
+    asked = "write a haiku about the boathouse"
+    await observe(on_disk, NewTurn("user", asked, "elsewhere"), Caller(folder=str(folder)))
+    await sessions.end_session(on_disk, "elsewhere")
+    await on_disk.index.refresh()
+    assert asked not in await prompted(on_disk, folder, asked)
+
+
 async def test_it_imports_only_fast_modules_of_the_standard_library(
     on_disk: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ import os
 import sqlite3
 import time
 
-from mcp_server.context.window_text import subject_words, was_sent
+from mcp_server.context.window_text import only_repeats, subject_words, was_sent
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.words import content_words, words
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Piece = tuple[int, int, str, str]
     """Kind (0 a line with provenance, 1 a line of a file, 2 a turn), 1 if global, its header, its text."""
 
+TURN = 2
 MOST_PASSAGES = 3
 MOST_BYTES = 700
 """Bytes of the whole text: 200 tokens of 3.5 bytes. Prose has more bytes per token, paths have fewer."""
@@ -180,7 +181,7 @@ def _holding(index: sqlite3.Connection, word: str) -> int:
 def _of_passage(derived: int, turn: int, shared: int, path: str, title: str, role: str, text: str) -> Iterator[Piece]:
     """Yields a turn whole, and a file's section line by line, because its lines are separate facts."""
     if turn:
-        yield 2, shared, title, f"{role}: {text}"
+        yield TURN, shared, title, f"{role}: {text}"
         return
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
@@ -190,10 +191,11 @@ def _of_passage(derived: int, turn: int, shared: int, path: str, title: str, rol
 def _shown(prompt: str, found: Sequence[Piece], sent: Collection[str]) -> tuple[str, int]:
     """Returns the text of the first pieces that fit, are new to the window, and add words to the prompt."""
     parts = [OPENING]
-    said = set(content_words(prompt))
+    said, subject = set(content_words(prompt)), subject_words(prompt)
     passages, before = 0, ""
-    for _, _, header, text in found:
-        new = set(content_words(text)) - said
+    for kind, _, header, text in found:
+        own = content_words(text.partition(": ")[2] if kind == TURN else text)
+        new = set() if only_repeats(own, subject) else set(own) - said
         part = neutralise(text.replace("\n", "\n "))
         head = f"[{neutralise(' '.join(header.split()))[:80]}]\n" if header != before else ""
         fits = sum(len(one.encode()) + 1 for one in (*parts, head, part)) <= MOST_BYTES
