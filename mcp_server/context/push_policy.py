@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 from types import MappingProxyType
@@ -70,6 +70,9 @@ WEIGHTS_OF_SEARCH = RankingWeights()
 
 CHARACTERS_PER_TOKEN = 4.2
 
+TOLD = 0.8
+"""A candidate with this share of its content words in another one says no more than that."""
+
 LEAST_STEMS = 5
 """Content words of a turn; one with fewer ("They close at 4.") says too little alone. Of 130 such turns among
 the likelier candidates of labeled prompts and of LoCoMo five held what was needed."""
@@ -90,6 +93,7 @@ LONGEST = 9_500
 """Characters of one injection: the client writes more than 10,000 to a file."""
 
 SENT_BEFORE = "sent before: this window has it"
+SAID_BY_OTHER = "says no more than what goes in"
 TOO_SHORT = "too short to be understood alone"
 NO_OPEN_ITEM = "the prompt asks for open items, and this is none"
 
@@ -191,6 +195,10 @@ class Candidate:
         tokens = round(shown / CHARACTERS_PER_TOKEN) + 2
         return tokens if is_derived(self.hit.passage.text) else min(MAX_PASSAGE_TOKENS, tokens) + header
 
+    def is_told_by(self, other: Candidate) -> bool:
+        """Returns whether another candidate has nearly all content words of this one."""
+        return len(self.stems & other.stems) >= TOLD * len(self.stems)
+
     @property
     def is_unrelated(self) -> bool:
         """Returns whether the message asks for open items, and this is none and shares no word with it."""
@@ -281,7 +289,7 @@ def choose(
     found = [(worths[one.place], one, reason) for one, reason in zip(some, reasons, strict=True)]
     opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
     judged: list[Judged] = []
-    said: list[frozenset[str]] = []
+    inside: dict[int, Candidate] = {}  # by the place in `judged`
     left = allowance
     for worth, one, reason in sorted(found, key=lambda each: -each[0]):
         tokens = one.tokens
@@ -290,13 +298,18 @@ def choose(
             reason = f"nothing seems to be needed (estimate {worth:.3f}, at least {LEAST_BEST})"
         if not reason and worth < price:
             reason = f"hardly needed for its {tokens} tokens (estimate {worth:.3f}, at least {price:.3f})"
-        if not reason and any(len(one.stems & other) >= 0.8 * len(one.stems) for other in said):
-            reason = "says no more than what goes in"
-        if not reason and tokens > left:
+        if not reason and any(one.is_told_by(other) for other in inside.values()):
+            reason = SAID_BY_OTHER
+        told = [place for place, other in inside.items() if other.is_told_by(one)]
+        room = left + sum(inside[place].tokens for place in told)
+        if not reason and tokens > room:
             reason = "no room left"
         if not reason:
-            left -= tokens
-            said.append(one.stems)
+            left = room - tokens
+            for place in told:
+                judged[place] = replace(judged[place], included=False, reason=SAID_BY_OTHER)
+                del inside[place]
+            inside[len(judged)] = one
         name = f"{one.place}-{one.hit.passage.end}"
         judged.append(Judged(name, one.hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
     return tuple(judged)

@@ -136,6 +136,20 @@ def test_the_best_go_in_first_while_the_allowance_lasts() -> None:
     assert chosen([], [better, good], allowance=0) == []
 
 
+def test_an_answer_goes_out_again_if_the_line_that_quotes_it_with_the_proposal_goes_in() -> None:
+    answer = hit("Green tea is fine at the office, but only from the blue tin of Mira.", 0.9, about=0.9)
+    line_of = line(
+        "I would buy black tea for Ana at the office. "
+        "(amended: Green tea is fine at the office, but only from the blue tin of Mira.)",
+        0.5,
+        about=0.5,
+    )
+    (only,) = chosen([line_of], [answer], allowance=60)
+    assert only.startswith("- 2026-05-01: I would buy black tea")
+    (alone,) = chosen([], [answer], allowance=60)
+    assert alone.startswith("Green tea")
+
+
 def test_a_line_of_the_page_goes_in_and_the_turn_that_says_the_same_does_not() -> None:
     said = line(TEA, 0.7)
     assert chosen([said], [hit(TEA, 0.2)]) == [own_text(said.passage)]
