@@ -30,9 +30,9 @@ CHANGED = "perhaps changed"
 """The note at the end of a line whose statement has the state `changed`."""
 
 WHOLE = 10
-"""Content words. An older statement is `replaced` if the newer one lacks at most this many of its content words, and the
-probability is high enough (`Judge.certain`). Otherwise it is `changed`: a long statement ("Bell builds it for 134k, from
-6 July on") often changes only in part. Readers said so of 32 of 62 long statements, and of 6 of 25 others."""
+"""Content words. An older statement is `replaced` if the newer one lacks at most this many of its content words, and
+the probability is high enough (`Judge.certain`). Otherwise it is `changed`: a long statement ("Bell builds it for 134k,
+from 6 July on") often changes only in part. Readers said so of 32 of 62 long statements, and of 6 of 25 others."""
 
 SHORT = 18
 """Words of a short statement, at most."""
