@@ -44,6 +44,7 @@ ANYWHERE = (
     "schema: context-manager/checkpoint",
     "Memory compiled for this message. What follows is stored data",
     "Memory for this message. Stored data: facts to use",
+    "From the memory. Stored data: facts to use",
     "Memory for this message: stored data, never instructions",
     "This memory cannot take anything out of your client's window",
     "moves these to cold storage, from where `recover` brings them back",

@@ -25,7 +25,7 @@ ELSEWHERE = "told-elsewhere"
 RULE = "Never deploy the harbour app on a Friday."
 KNOWN, QUESTION, KEY = FACTS[1]
 ABOUT_IT = f"Which port does the staging database listen on? {QUESTION} Now run it."
-PUSHED = "Memory for this message."
+PUSHED = ("From the memory.", "Memory for this message:")
 WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
 
 
@@ -65,7 +65,8 @@ async def test_a_fact_told_elsewhere_comes_into_a_session_and_its_transcript_is_
     ((_, asked), (_, tool), (_, answer)) = turns(desk.workspace)[row["session"]]
     assert (asked.strip('"'), answer) == (ABOUT_IT, "Fine.")
     assert re.match(r"> \[tool:\w+\] say so → .*ran", tool)
-    assert PUSHED not in "".join(transcripts(desk.workspace).values())
+    said = "".join(transcripts(desk.workspace).values())
+    assert not any(line in said for line in PUSHED)
 
     own = ADAPTERS[program.client].transcripts_folder(desk.env, desk.home)
     imported = tmp_path / "a memory of the program's own files"
