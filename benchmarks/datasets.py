@@ -22,7 +22,8 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from benchmarks.workbench import caught_up
-from mcp_server.clients.importers.exports import json_items
+from mcp_server.clients.importers.exports import Part
+from mcp_server.clients.importers.exports import conversations as json_items
 from mcp_server.clients.importers.imported import in_parts
 from mcp_server.context.compiler import Compiled
 from mcp_server.context.sections import Receipt, file_text, said
@@ -104,9 +105,13 @@ def talks(path: Path) -> Iterator[Conversation]:
     yield from _beam(path) if kind == "beam" else _locomo(path) if kind else ()
 
 
+def _part(file: Path) -> Part:
+    return Part(str(file), 0, lambda: file.open("rb"))
+
+
 def _locomo(path: Path) -> Iterator[Conversation]:
     for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
-        for place, document in enumerate(json_items(file), start=1):
+        for place, document in enumerate(json_items(_part(file)), start=1):
             if isinstance(document, Mapping) and "conversation" in document:
                 name = str(document.get("sample_id") or f"{file.stem}-{place}")
                 sessions = tuple(_locomo_sessions(document["conversation"], name))
@@ -165,7 +170,7 @@ def _beam(path: Path) -> Iterator[Conversation]:
 def _beam_sessions(chat: Path) -> Iterator[ImportedSession]:
     """Yields a session per batch. Folders of chats are numbered, so a digest of the first message tells them apart."""
     at, name = datetime.fromtimestamp(int(chat.stat().st_mtime), UTC), ""
-    for place, batch in enumerate(_batches(json_items(chat)), start=1):
+    for place, batch in enumerate(_batches(json_items(_part(chat))), start=1):
         at = _time(batch.get("time_anchor")) or at
         turns: list[ImportedTurn] = []
         messages = list(_flat(batch["turns"]))

@@ -43,7 +43,7 @@ from mcp_server.understanding.features import (
 )
 from mcp_server.understanding.judging import judging
 from mcp_server.understanding.lines import decision_lines
-from mcp_server.understanding.model import Logistic, Model, dump
+from mcp_server.understanding.model import SECTIONS, Logistic, Model, numbers
 from mcp_server.understanding.model import recognizer as shipped
 from mcp_server.understanding.settling import (
     CHANGEABLE,
@@ -584,6 +584,24 @@ def fit_prompts(some: Sequence[Conversation]) -> Logistic:
         for name in {**memory.weights, **open_items.weights}
     }
     return Logistic((*memory.outputs, *open_items.outputs), (*memory.bias, *open_items.bias), weights)
+
+
+def dump(model: Model) -> str:
+    """Returns the text of a weights file."""
+    lines = []
+    for name in SECTIONS:
+        logistic: Logistic = getattr(model, name)
+        lines.append("\t".join((f"[{name}]", *logistic.outputs)))
+        lines.append("\t".join(("(bias)", *map(_short, logistic.bias))))
+        for feature, kept in sorted(logistic.weights.items()):
+            row = numbers(kept) if isinstance(kept, str) else kept
+            if any(abs(weight) >= 0.005 for weight in row):
+                lines.append("\t".join((feature, *map(_short, row))))
+    return "\n".join(lines) + "\n"
+
+
+def _short(weight: float) -> str:
+    return f"{weight:.2f}".replace("-0.00", "0.00").removesuffix("0.00") or ""
 
 
 def main() -> None:

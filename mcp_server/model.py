@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -75,6 +75,15 @@ def slugify(text: str, *, longest: int = 48) -> str:
             break
         slug = f"{slug}-{word}" if slug else word[:longest]
     return slug
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """Returns the name, or the first of NAME-2, NAME-3 … that is not taken."""
+    number, fresh = 1, name
+    while fresh in taken:
+        number += 1
+        fresh = f"{name}-{number}"
+    return fresh
 
 
 Role = Literal["user", "agent", "system"]

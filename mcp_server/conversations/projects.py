@@ -13,8 +13,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, PREFIXES, Caller, Project, shown_name, slug_of, slugify
-from mcp_server.storage.history_values import unused
+from mcp_server.model import GLOBAL, PREFIXES, Caller, Project, shown_name, slug_of, slugify, unused
 from mcp_server.text.destinations import link_to_project
 from mcp_server.text.markdown import load, split_front_matter, yaml_line
 from mcp_server.text.prose import did_you_mean

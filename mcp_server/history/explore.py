@@ -25,8 +25,9 @@ from mcp_server.history.commit_rules import Type, message
 from mcp_server.history.committing import OURS, commit_changes
 from mcp_server.history.merging import Joined, join
 from mcp_server.memory import Memory
+from mcp_server.model import unused
 from mcp_server.settings import MACHINE_FILE
-from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
+from mcp_server.storage.history_values import TAG_PREFIX, Branch
 from mcp_server.storage.local import durable
 from mcp_server.storage.ports import History
 from mcp_server.text.redaction import secrets

@@ -18,7 +18,7 @@ from typing import Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import Conflict, ContextManagerError, NotFound, Refused
+from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.history.three_way import merged
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import anchored_entries
@@ -233,8 +233,7 @@ async def archive_files(memory: Memory, paths: Sequence[str], dry_run: bool) -> 
     for given in paths:
         path = memory.files.relative(given)
         if not memory.files.exists(path):
-            near = memory.files.nearest(path)
-            raise NotFound(f"no file {path}" + (f"; did you mean {near}?" if near else ""))
+            raise memory.files.missing(path)
         if not path.startswith("knowledge/") or not path.endswith(".md"):
             raise Refused(f"{path} is no knowledge file; what is archived lies under knowledge/ and ends with .md")
         if never(path):
@@ -353,7 +352,7 @@ def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
 
 
 async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
-    """Moves unused knowledge files to `archive/` (`pruning.score`); none before the log of reads covers 30 days."""
+    """Moves unused knowledge files to `archive/` (`score`); none before the log of reads covers 30 days."""
     since = await memory.state.access_since()
     covered = (memory.clock() - since).days if since else 0
     if covered < LEAST_DAYS:

@@ -17,8 +17,6 @@ from mcp_server.status.status import status
 TOKENS = 100_000
 """Maximum size of the status report: large enough for all of it."""
 
-COST_DAYS = 30
-
 _COMMAND = re.compile(r"`(context-manager [^`]+)`|(context-manager [a-z][a-z -]*[a-z])")
 
 
@@ -26,7 +24,7 @@ async def show_state(page: Page) -> Response:
     """Returns the status report, the costs and the jobs, and with `checks=yes` also the results of all checks."""
     memory = page.memory
     report = await status(memory, max_tokens=TOKENS)
-    spent = await costs(memory, COST_DAYS)
+    spent = await costs(memory)
     return page.show(
         "state.html",
         report=report,
@@ -34,7 +32,7 @@ async def show_state(page: Page) -> Response:
         checks=await examine(memory) if page.query.get("checks") else (),
         contexts=await health(memory),
         costs=spent,
-        days=list(spent.days.items())[-COST_DAYS:],
+        days=list(spent.days.items()),
         jobs=await planned(memory, JOBS),
     )
 

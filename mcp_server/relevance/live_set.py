@@ -73,8 +73,8 @@ class Compared:
         return scaled | _by_name(chunks, self.query), unknown
 
     def suiting(self, chunks: Sequence[LiveChunk]) -> Mapping[str, float]:
-        """Returns the chunks, by id, whose own text matches the query; the best turn of all is scaled to 1. None if the
-        gate is closed."""
+        """Returns the chunks, by id, whose own text matches the query; the best turn of all is scaled to 1. Empty if
+        the gate is closed."""
         if not self.gate_open:
             return {}
         best = max((self.scores[turn] for turn in self.telling if turn <= self.last), default=0.0)

@@ -27,7 +27,7 @@ from itertools import repeat
 from operator import or_
 
 from mcp_server.model import GateSignal
-from mcp_server.search.query import idf
+from mcp_server.search.query import query_idf
 from mcp_server.search.ranking import DIGITS, Candidate, brief
 from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, words
 
@@ -162,7 +162,7 @@ def question(
     """
     cosines = any(one.cosine is not None for one in candidates)
     asked = subject(lookup) if passages > 0 else ()
-    mass = dict(zip(asked, map(idf, [frequencies[i] for i in asked], repeat(passages)), strict=False))
+    mass = dict(zip(asked, map(query_idf, [frequencies[i] for i in asked], repeat(passages)), strict=False))
     people = reduce(or_, (one.matched for one in candidates if one.role in ("user", "")), 0)
     lacking = math.fsum(weight for i, weight in mass.items() if not people >> i & 1)
     written = names_said(message)

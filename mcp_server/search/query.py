@@ -188,11 +188,11 @@ def read_query(text: str, speakers: tuple[str, ...] = ()) -> Query:
     )
 
 
-def idf(frequency: int, passages: int) -> float:
+def query_idf(frequency: int, passages: int) -> float:
     """Returns the inverse document frequency, in nats, of a word in `frequency` of `passages`; always above 0."""
     return math.log(1 + (max(0, passages - frequency) + 0.5) / (frequency + 0.5))
 
 
 def weigh(query: Query, frequencies: Sequence[int], passages: int) -> Query:
     """Returns the query with the IDF of its words. `frequencies` are those of its `words`, or of its whole `lookup`."""
-    return replace(query, idf=tuple(idf(frequency, passages) for frequency in frequencies[: len(query.words)]))
+    return replace(query, idf=tuple(query_idf(frequency, passages) for frequency in frequencies[: len(query.words)]))

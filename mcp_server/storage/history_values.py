@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -69,15 +69,6 @@ class Tag:
     commit: str
     at: datetime
     message: str
-
-
-def unused(name: str, taken: Collection[str]) -> str:
-    """Returns the name, or the first of NAME-2, NAME-3 … that is not taken."""
-    number, fresh = 1, name
-    while fresh in taken:
-        number += 1
-        fresh = f"{name}-{number}"
-    return fresh
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from mcp_server.storage.values import (
     Reading,
     SessionState,
     chunk_of,
-    moment_text,
+    stored_moment,
     values_of,
 )
 from mcp_server.text.transcript_head import file_id
@@ -106,7 +106,7 @@ class LiveSets(Tables):
             tokens, live, cold, shortened = transaction.rows(_COUNTS, session)[0]
             now, before = Reading(at, int(tokens), client), _readings(transaction, session)
             kept = [one for one in before[:-1] if timedelta() <= at - one.at <= keep] + before[-1:]
-            listed = [[moment_text(one.at), one.live, one.client] for one in [*kept[-MOST_READINGS:], now]]
+            listed = [[stored_moment(one.at), one.live, one.client] for one in [*kept[-MOST_READINGS:], now]]
             put_entries(transaction, {(READINGS, session): listed})
             return LiveSetCounts(now, tuple(kept), live, cold, shortened)
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, get_args
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
 from mcp_server.storage.forgotten import clean_value
-from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
+from mcp_server.storage.values import Place, Recorded, SessionRow, stored_moment
 from mcp_server.text.forgotten import Forgotten
 
 T = TypeVar("T")
@@ -147,8 +147,8 @@ class State(Tables, ABC):
         """Writes the session's row, adds the keys of newly recorded turns, and writes small values by place."""
         values = (
             *(row.session, row.path, row.status, row.project, row.kind, row.delivery, row.title),
-            *(moment_text(row.opened), moment_text(row.last_arrival), row.turns),
-            *(row.last_at and moment_text(row.last_at), row.size),
+            *(stored_moment(row.opened), stored_moment(row.last_arrival), row.turns),
+            *(row.last_at and stored_moment(row.last_at), row.size),
         )
 
         def save(transaction: Transaction) -> None:

@@ -108,14 +108,14 @@ def chunk_of(row: Mapping[str, Any]) -> LiveChunk:
     return LiveChunk(**stored)
 
 
-def moment_text(moment: datetime) -> str:
+def stored_moment(moment: datetime) -> str:
     """Returns a moment as ISO 8601 in UTC with milliseconds."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def _stored(value: Any) -> Any:
     if isinstance(value, datetime):
-        return moment_text(value)
+        return stored_moment(value)
     if isinstance(value, tuple):
         return json.dumps(value, ensure_ascii=False)
     return int(value) if isinstance(value, bool) else value

@@ -214,9 +214,6 @@ def _joined(parts: list[str], chosen: set[int]) -> str:
     return " ".join([*said, "…"] if before != len(parts) - 1 else said)
 
 
-LONGEST = 200
-"""Characters of an entry."""
-
 _FENCE = re.compile(r"\s*(?:>\s*)*(?:(?:[-*+]|\d+[.)])\s+)?(`{3,}|~{3,})(.*)")
 _BULLET = re.compile(r"^(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = re.compile(r"^#{1,6}\s+")
@@ -257,11 +254,6 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 def bare(line: str) -> str:
     """Returns a line without its heading marks, bullet, number or task box."""
     return _BULLET.sub("", _HEADING.sub("", line.strip(), count=1), count=1).strip()
-
-
-def entry(text: str) -> str:
-    """Returns a text as an entry: on one line, without bullet and bold marks, cut at a word after 200 characters."""
-    return clipped(bare(text).replace("**", ""), LONGEST)
 
 
 def clipped(text: str, longest: int) -> str:

@@ -343,7 +343,7 @@ class Similarity:
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Callable[[str], str]:
-    """Returns Porter's stemmer for English; it leaves most words of other languages as they are."""
+    """Returns the Snowball (Porter2) stemmer for English; it leaves most words of other languages as they are."""
     import snowballstemmer
 
     cut: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord

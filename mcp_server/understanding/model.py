@@ -79,7 +79,7 @@ class Logistic:
         for name, value in features.items():
             row = self.weights.get(name)
             if isinstance(row, str):
-                row = _numbers(row)
+                row = numbers(row)
             if row is not None:  # `map` makes no loop of ours: this is called for each sentence
                 totals = list(map(add, totals, row if value == 1.0 else [weight * value for weight in row]))
         return {name: _sigmoid(total) for name, total in zip(self.outputs, totals, strict=True)}
@@ -160,20 +160,6 @@ def _alone(text: str) -> Message:
     return Message("user", said, language=languages_of([said])[0])
 
 
-def dump(model: Model) -> str:
-    """Returns the text of a weights file."""
-    lines = []
-    for name in SECTIONS:
-        logistic: Logistic = getattr(model, name)
-        lines.append("\t".join((f"[{name}]", *logistic.outputs)))
-        lines.append("\t".join(("(bias)", *map(_short, logistic.bias))))
-        for feature, kept in sorted(logistic.weights.items()):
-            row = _numbers(kept) if isinstance(kept, str) else kept
-            if any(abs(weight) >= 0.005 for weight in row):
-                lines.append("\t".join((feature, *map(_short, row))))
-    return "\n".join(lines) + "\n"
-
-
 def parse(text: str) -> Model:
     """Returns the model of a weights file. Raises ValueError if the text is none."""
     parts: dict[str, Logistic] = {}
@@ -184,19 +170,16 @@ def parse(text: str) -> Model:
         for line in rows:
             feature, _, row = line.partition("\t")
             weights[feature] = row
-        parts[name.removesuffix("]")] = Logistic(tuple(outputs), _numbers(bias.partition("\t")[2]), weights)
+        parts[name.removesuffix("]")] = Logistic(tuple(outputs), numbers(bias.partition("\t")[2]), weights)
     try:
         return Model(*(parts[name] for name in SECTIONS))
     except KeyError as error:
         raise ValueError(f"the weights file has no section {error}") from error
 
 
-def _short(weight: float) -> str:
-    return f"{weight:.2f}".replace("-0.00", "0.00").removesuffix("0.00") or ""
-
-
 @cache
-def _numbers(row: str) -> tuple[float, ...]:
+def numbers(row: str) -> tuple[float, ...]:
+    """Returns the weights in a row of the weights file."""
     return tuple(float(number) if number else 0.0 for number in row.split("\t"))
 
 

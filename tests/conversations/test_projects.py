@@ -20,8 +20,7 @@ from mcp_server.conversations.projects import (
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, origin_key, slug_of, slugify
-from mcp_server.storage.history_values import unused
+from mcp_server.model import Caller, origin_key, slug_of, slugify, unused
 from mcp_server.topics.front_matter import check
 from tests.gitting import git
 

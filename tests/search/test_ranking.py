@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.search.query import Query, idf, read_query, weigh
+from mcp_server.search.query import Query, query_idf, read_query, weigh
 from mcp_server.search.ranking import (
     NAMES,
     Candidate,
@@ -251,8 +251,8 @@ def test_any_text_is_a_query(text: str, speakers: list[str]) -> None:
 
 
 def test_rare_words_weigh_more_and_no_word_weighs_nothing() -> None:
-    assert idf(1, 1_000) > idf(10, 1_000) > idf(1_000, 1_000) > 0
-    assert idf(5, 0) > 0
+    assert query_idf(1, 1_000) > query_idf(10, 1_000) > query_idf(1_000, 1_000) > 0
+    assert query_idf(5, 0) > 0
     query = weigh(Query(("boat", "blue"), names=("ana",)), [1, 500, 7], 1_000)
     assert coverage(query, 0b01) > coverage(query, 0b10) > 0
     assert coverage(query, 0b11) == coverage(query, 0b111) == 1

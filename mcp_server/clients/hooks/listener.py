@@ -83,7 +83,7 @@ async def watch(memory: Memory, handle: Handle) -> None:
         else:
             seen = now
             await drain(memory, handle)
-            left = await run_sync(_names, memory.disk.local)
+            left = await run_sync(queued, memory.disk.local)
             failed = any(map(_TAKEN.fullmatch, left))
             pause = RETRY_SECONDS if failed else min(2 * pause, RETRY_SECONDS) if left else LOOK_SECONDS
         await anyio.sleep(pause)
@@ -95,7 +95,7 @@ async def drain(memory: Memory, handle: Handle) -> int:
     A failed entry stays for the next time. Invalid entries, and those that failed `TRIES` times, are moved to
     `queue/rejected/`.
     """
-    if not await run_sync(waiting, memory.disk.local):
+    if not await run_sync(queued, memory.disk.local):
         return 0
     held = await run_sync(memory.locks.try_exclusive, "hook-queue")
     if held is None:
@@ -109,11 +109,7 @@ async def drain(memory: Memory, handle: Handle) -> int:
     return done
 
 
-def waiting(local: Path) -> int:
-    return len(_names(local))
-
-
-def _names(local: Path) -> list[str]:
+def queued(local: Path) -> list[str]:
     """Returns the names of the queued entries. Those that failed, or that a process works on, are `taken`."""
     try:
         names = [place.name for place in (local / protocol.QUEUE).iterdir()]

@@ -28,7 +28,7 @@ from mcp_server.clients.importers.imported import (
     tool_call,
 )
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
-from mcp_server.model import Role, ToolCall, slugify
+from mcp_server.model import Role, ToolCall, slugify, unused
 from mcp_server.text.markdown import read_moment
 
 MARKS = ('"chat_messages"', '"prompt_template"', '"conversations_memory"')
@@ -208,11 +208,7 @@ def project(item: object, place: int, known: dict[str, str]) -> Iterator[Documen
         if not text:
             yield Skipped(f"{name}: {title}", "document of a project without text")
             continue
-        stem = wanted = slugify(title.removesuffix(".md")) or "document"
-        number = 1
-        while stem in taken:
-            number += 1
-            stem = f"{wanted}-{number}"
+        stem = unused(slugify(title.removesuffix(".md")) or "document", taken)
         taken.add(stem)
         yield f"projects/{folder}/{stem}.md", (text if text.startswith("#") else f"# {title}\n\n{text}") + "\n"
     for key, value in item.items():

@@ -191,11 +191,6 @@ def holds_zips(path: Path) -> bool:
         return False
 
 
-def json_items(path: Path, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Yields the items of the JSON array in a file, as `conversations` does."""
-    return conversations(Part(str(path), 0, lambda: path.open("rb")), on_bytes)
-
-
 def conversations(part: Part, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
     """Yields the items of the JSON array in one part, one at a time. A part with one object yields that object.
 

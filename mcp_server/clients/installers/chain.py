@@ -279,7 +279,7 @@ def _is_alive(address: Path) -> bool:
 
 
 def _queue(memory: Memory) -> Check:
-    waiting = listener.waiting(memory.disk.local)
+    waiting = len(listener.queued(memory.disk.local))
     folder = memory.disk.local / listener.REJECTED
     rejected = len(list(folder.iterdir())) if folder.is_dir() else 0
     if rejected:

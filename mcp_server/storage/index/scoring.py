@@ -66,12 +66,12 @@ class SmallScope:
         norm = K1 * (1 - B + B * self.lengths / mean_words)
         for _, stem, frequency in words:
             times = np.bincount(self.owner[self.stems == stem], minlength=len(self.ids))
-            total += idf(passages, frequency) * times * (K1 + 1) / (times + norm)
+            total += bm25_idf(passages, frequency) * times * (K1 + 1) / (times + norm)
         order = np.argsort(-total, kind="stable")[:most]
         return [int(number) for number in self.ids[order[total[order] > 0]]]
 
 
-def idf(passages: int, frequency: int) -> float:
+def bm25_idf(passages: int, frequency: int) -> float:
     """Returns a word's inverse document frequency: it is in `frequency` of `passages`."""
     return max(math.log(max((passages - frequency + 0.5) / (frequency + 0.5), 1e-6)), 1e-6)
 
@@ -287,7 +287,7 @@ def score(
             continue
         times = np.bincount(owner[places], minlength=many)
         if bit < keywords:  # names of speakers are looked up, and are no keywords
-            bm25 += idf(plan.all_passages, frequency) * times * (K1 + 1) / (times + norm)
+            bm25 += bm25_idf(plan.all_passages, frequency) * times * (K1 + 1) / (times + norm)
         for place in np.flatnonzero(times).tolist():  # Python's integers: a query may have more than 64 words
             matched[place] |= 1 << bit
     pairs = np.zeros(many, dtype=int)

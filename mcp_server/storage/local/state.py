@@ -18,7 +18,7 @@ from anyio import sleep
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.sqlite import ReplaceableDatabase, driver
 from mcp_server.storage.state import Dialect, State, Transaction
-from mcp_server.storage.values import moment_text
+from mcp_server.storage.values import stored_moment
 
 VERSION = 3
 
@@ -180,7 +180,7 @@ class LocalState(State):
         return self.put("state", "complete", True)
 
     def log_access(self, path: str, kind: str, at: datetime) -> Awaitable[None]:
-        return self.run("INSERT INTO {access} (path, kind, at) VALUES (?, ?, ?)", path, kind, moment_text(at))
+        return self.run("INSERT INTO {access} (path, kind, at) VALUES (?, ?, ?)", path, kind, stored_moment(at))
 
     def _tables(self, transaction: Transaction) -> list[str]:
         listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"

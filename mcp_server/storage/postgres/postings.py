@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.scoring import K1, B, idf
+from mcp_server.storage.index.scoring import K1, B, bm25_idf
 from mcp_server.storage.postgres.connections import Connection
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def best(words: Sequence[Postings], passages: int, mean_words: float) -> NDArray
     for one in words:
         # In FTS5's order of operations, so that rounding gives the same ties.
         weight = (one.tfs * (K1 + 1)) / (one.tfs + K1 * (1 - B + B * one.lens / mean_words))
-        total[places[begin : begin + len(one.ids)]] += idf(passages, len(one.ids)) * weight
+        total[places[begin : begin + len(one.ids)]] += bm25_idf(passages, len(one.ids)) * weight
         begin += len(one.ids)
     order: NDArray[np.int64] = ids[np.argsort(-total, kind="stable")]
     return order

@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 from mcp_server.storage import state
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.state import Dialect, State, Transaction
-from mcp_server.storage.values import Place, moment_text
+from mcp_server.storage.values import Place, stored_moment
 
 _EMPTIED = "state emptied"
 """The counter that exists from `empty` to `completed`."""
@@ -61,7 +61,7 @@ class TeamState(State):
 
     def log_access(self, path: str, kind: str, at: datetime) -> Awaitable[None]:
         statement = "INSERT INTO access ({ws_}path, kind, at, id) VALUES ({ws}?, ?, ?, ?)"
-        return self.run(statement, path, kind, moment_text(at), secrets.randbits(63))
+        return self.run(statement, path, kind, stored_moment(at), secrets.randbits(63))
 
     def _tables(self, transaction: Transaction) -> Sequence[str]:
         return (*_TABLES, "change")  # change notices name files and sessions

@@ -35,7 +35,7 @@ async def test_entries_are_worked_on_once_oldest_first_and_then_gone(memory: Mem
     for event in ("Stop", "PreCompact", "SessionEnd"):
         put(memory, event, reason="r")
     told = Told(nothing)
-    assert listener.waiting(memory.disk.local) == 3
+    assert len(listener.queued(memory.disk.local)) == 3
     assert await listener.drain(memory, told) == 3
     assert told.names == ["Stop", "PreCompact", "SessionEnd"]
     given = told.events[0][1]

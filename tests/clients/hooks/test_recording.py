@@ -75,10 +75,10 @@ async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_ag
     await now.hook("Stop", last_assistant_message="A knot.")
     await now.hook("SessionEnd", reason="other")
     assert await listener.drain(told, work) == 2
-    assert listener.waiting(told.disk.local) == 2
+    assert len(listener.queued(told.disk.local)) == 2
     now.write("assistant", "A knot.")
     assert await listener.drain(told, work) == 2
-    assert ((await said(told, "now"))[-1], listener.waiting(told.disk.local)) == ("A knot.", 0)
+    assert ((await said(told, "now"))[-1], len(listener.queued(told.disk.local))) == ("A knot.", 0)
     assert (await sessions.require(told, "now")).status == "closed"
 
 
@@ -127,7 +127,7 @@ async def test_a_transcript_that_the_client_creates_after_its_hooks_is_recorded_
     now.write("assistant", "A knot.")
     assert await listener.drain(told, work) == 2
     asked, _, answer = await said(told, "now")
-    assert (asked, answer, listener.waiting(told.disk.local)) == ("What is a bowline?", "A knot.", 0)
+    assert (asked, answer, len(listener.queued(told.disk.local))) == ("What is a bowline?", "A knot.", 0)
     assert (await sessions.require(told, "now")).status == "closed"
 
 
@@ -144,7 +144,7 @@ async def test_an_answer_waits_for_its_prompt_if_the_server_was_not_there_when_t
     bare = window("bare")
     await bare.hook("Stop", last_assistant_message="A loop.")
     clock.forward(minutes=1)
-    assert (await listener.drain(told, work), listener.waiting(told.disk.local)) == (1, 0)
+    assert (await listener.drain(told, work), len(listener.queued(told.disk.local))) == (1, 0)
     assert await said(told, "bare") == ["A loop."]
 
 
@@ -154,9 +154,9 @@ async def test_a_transcript_that_a_client_never_creates_is_not_awaited_for_long(
     now = window()
     await now.hook("UserPromptSubmit", prompt="What is a bowline?")
     await now.hook("SessionEnd", reason="complete")
-    assert listener.waiting(told.disk.local) == 1
+    assert len(listener.queued(told.disk.local)) == 1
     clock.forward(minutes=1)
-    assert (await listener.drain(told, work), listener.waiting(told.disk.local)) == (1, 0)
+    assert (await listener.drain(told, work), len(listener.queued(told.disk.local))) == (1, 0)
 
 
 async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
@@ -167,7 +167,7 @@ async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
     assert (await sessions.require(told, "now")).status == "open"
     clock.forward(minutes=1)
     assert await listener.drain(told, work) == 1
-    assert ((await sessions.require(told, "now")).status, listener.waiting(told.disk.local)) == ("closed", 0)
+    assert ((await sessions.require(told, "now")).status, len(listener.queued(told.disk.local))) == ("closed", 0)
 
 
 async def test_between_tools_it_is_captured_now_and_then(told: Memory, window: Open, clock: Clock) -> None:

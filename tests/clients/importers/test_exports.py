@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.clients.importers import exports
-from mcp_server.clients.importers.exports import json_items
+from mcp_server.clients.importers.exports import Part, conversations
 from mcp_server.clients.importers.run import detect, import_path
 from mcp_server.conversations.sessions import list_sessions
 from mcp_server.errors import Invalid, NotFound
@@ -20,6 +21,10 @@ from mcp_server.memory import Memory
 from tests.clients.importers import test_chatgpt, test_claude_ai
 
 pytestmark = pytest.mark.anyio
+
+
+def json_items(path: Path, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+    return conversations(Part(str(path), 0, lambda: path.open("rb")), on_bytes)
 
 
 def zipped(path: Path, **entries: str) -> Path:
