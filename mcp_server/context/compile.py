@@ -30,7 +30,7 @@ from mcp_server.context.inputs import (
     Shortened,
 )
 from mcp_server.context.sections import Considered
-from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user, rules_in_force
+from mcp_server.context.slots.files import journal_files, of_the_user, rules_in_force
 from mcp_server.context.slots.session import newest
 from mcp_server.context.window_text import asks_to_go_on
 from mcp_server.conversations import sessions
@@ -45,7 +45,7 @@ from mcp_server.search.search import Found, SearchRequest, find, settled
 from mcp_server.storage import logs
 from mcp_server.storage.files import is_untouched_template
 from mcp_server.storage.values import SessionRow
-from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
+from mcp_server.text.destinations import GENERAL_PAGE, JOURNALS, OWN, PROJECT_INDEX, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.redaction import redact
@@ -448,10 +448,10 @@ def source_files(
     `others` (by default: all other projects). Outside any project MEMORY.md and the index keep their lines of each.
     An unreadable file is returned as withheld."""
     others = other_projects(memory, project) if others is None else others
-    paths = [*_identity_files(memory), MEMORY_FILE, ACTIVE_FILE, GENERAL_PAGE, *journal_files(local_date)]
+    paths = [*_identity_files(memory), MEMORY_FILE, PROJECT_INDEX, GENERAL_PAGE, *journal_files(local_date)]
     if project.slug is not None:
         paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
-    names_others = (JOURNAL_FOLDER,) if project.slug is None else (JOURNAL_FOLDER, MEMORY_FILE, ACTIVE_FILE)
+    names_others = (JOURNALS,) if project.slug is None else (JOURNALS, MEMORY_FILE, PROJECT_INDEX)
     return [
         without(one, of_others(one.text, others)) if one.path.startswith(names_others) else one
         for one in _read(memory, paths)

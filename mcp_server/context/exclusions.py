@@ -17,7 +17,7 @@ from functools import lru_cache
 from mcp_server.context.sections import Filling, passage_text
 from mcp_server.knowledge.pages import without_changed_note
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
-from mcp_server.text.destinations import CLOSED, ENDED
+from mcp_server.text.destinations import CLOSED, ENDED, PROJECT_INDEX
 from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import as_shown, link_targets, links, resolve, sections, split_front_matter
@@ -139,8 +139,8 @@ def why_out(
     """Returns for each passage why it is excluded, or "".
 
     Excluded are lines in the sections of replaced, corrected and removed items, lines of which a newer line of their
-    page says otherwise, derived lines of a journal or of MEMORY.md about one of the projects `others`, turns in which
-    the user only asks, and turns that a program wrote. `page_of` returns the page at a path.
+    page says otherwise, derived lines of a journal, of MEMORY.md or of the index of projects about one of the projects
+    `others`, turns in which the user only asks, and turns that a program wrote. `page_of` returns the page at a path.
     """
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
@@ -149,8 +149,9 @@ def why_out(
     reasons = []
     for one in passages:
         section = one.title.rsplit(" › ", 1)[-1]
-        project = _project_of(one.text) if one.category == "memory" else section
-        another = one.category in ("journal", "memory") and project in others and is_derived(one.text)
+        is_index = one.category == "memory" or one.path == PROJECT_INDEX
+        project = _project_of(one.text) if is_index else section
+        another = (is_index or one.category == "journal") and project in others and is_derived(one.text)
         gone = (one.path, one.start) in overtaken or section in NOT_IN_FORCE or _was_replaced(one.text)
         reason = NO_LONGER_SO if gone else ANOTHERS.format(project) if another else ""
         if not reason and one.category == "conversation" and one.role == "user":

@@ -50,7 +50,7 @@ from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_
 from mcp_server.storage import logs
 from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
-from mcp_server.text.destinations import DECISIONS, OLD_FACTS, OLD_RULES, REPLACED
+from mcp_server.text.destinations import DECISIONS, OLD_FACTS, OLD_RULES, PROJECT_INDEX, REPLACED
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.passages import own_text
 from mcp_server.text.transcript_head import file_id
@@ -124,7 +124,7 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     hits = (*passages, *lines)
     session = prompt.row.session if prompt.row else ""
     is_own = cache(lambda path: _is_of(memory, path, session))
-    of_all = any(hit.passage.category in ("journal", "memory") for hit in hits)
+    of_all = any(hit.passage.category in ("journal", "memory") or hit.passage.path == PROJECT_INDEX for hit in hits)
     others = other_projects(memory, prompt.project) if of_all else frozenset()
     model = memory.recognizer()
     reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model)

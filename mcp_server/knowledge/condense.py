@@ -22,7 +22,15 @@ from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, pru
 from mcp_server.knowledge.writing import ChangedFile, bodies_of, edit_body, markdown_in, renew, write_changes
 from mcp_server.memory import Memory
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, MEMORY, PROJECTS, archived_path, link_to_project
+from mcp_server.text.destinations import (
+    ARCHIVE,
+    MEMORY,
+    PEOPLE_INDEX,
+    PROJECT_INDEX,
+    PROJECTS,
+    archived_path,
+    link_to_project,
+)
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.transcript_head import stem_of
 
@@ -98,7 +106,7 @@ async def _journals(memory: Memory, done: Condensed) -> None:
 
 def _indexes(memory: Memory, dry_run: bool) -> list[ChangedFile]:
     changed: list[ChangedFile] = []
-    for path, lines in ((summaries.PEOPLE_INDEX, _people(memory)), (summaries.PROJECT_INDEX, _projects(memory))):
+    for path, lines in ((PEOPLE_INDEX, _people(memory)), (PROJECT_INDEX, _projects(memory))):
         if memory.files.readable(path) is not None or (lines and not memory.files.exists(path)):
             changed += edit_body(memory, path, partial(summaries.index_with, lines=lines), dry_run)
     return changed

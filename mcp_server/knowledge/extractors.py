@@ -103,7 +103,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 27
+VERSION = 28
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.22, ("fact", "agent"): 0.25}
 """The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""

@@ -175,7 +175,8 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
         own = entries.OPENING.sub("", own).rstrip(".;, ")
         rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core, slack)
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
-        return clipped_at_clause(entries.with_capital(text), most)
+        clipped = clipped_at_clause(entries.with_capital(text), most)
+        return clipped if clipped.endswith(")") else f"{clipped})"
     best = text if len(text) <= most else max(runs_of(text, longest), key=says)
     if len(best) > most:
         best = max(re.split(r"(?<=;)\s+", best), key=says)
@@ -405,8 +406,6 @@ def renewed(body: str, lines: Mapping[str, Iterable[str]]) -> str:
     new = without_empty(new, bare.emptied)
     return new.rstrip("\n") + "\n" if bare.removed else new
 
-
-PEOPLE_INDEX, PROJECT_INDEX = "knowledge/people/_index.md", "knowledge/projects/_active.md"
 
 SECTIONS = ("About", "What happened", "Likes and dislikes", "Plans", "Decisions")
 """Sections of a person's page that say who somebody is, the best first."""

@@ -23,8 +23,6 @@ from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
 from mcp_server.knowledge.pages import merged, settled, standing, without_emptied
 from mcp_server.knowledge.summaries import (
-    PEOPLE_INDEX,
-    PROJECT_INDEX,
     derived_lines,
     relinked,
     renewed,
@@ -39,6 +37,8 @@ from mcp_server.text.destinations import (
     GENERAL_PAGE,
     JOURNALS,
     MEMORY,
+    PEOPLE_INDEX,
+    PROJECT_INDEX,
     USER_FILE,
     Place,
     archived_path,

@@ -105,6 +105,7 @@ def is_for_own_hand(path: str) -> bool:
 
 
 JOURNALS, PROJECTS = "knowledge/journal/", "knowledge/projects/"
+PEOPLE_INDEX, PROJECT_INDEX = "knowledge/people/_index.md", "knowledge/projects/_active.md"
 
 
 def is_page(path: str) -> bool:

@@ -215,11 +215,13 @@ DERIVED = re.compile(rf"\s{{0,3}}[-*+] (?:(\d{{4}}-\d{{2}}-\d{{2}}):? )?.*{MARK}
 """Matches a bullet that an extractor wrote. Its group is the day at the beginning."""
 
 OPENING = re.compile(
-    r"^(?:(?:and|but|so|ok|okay|well|also|then|oh|ach|hmm|hi|hey|hello|yo|yeah|haha|good (?:morning|afternoon|evening)"
-    r"|thank you|thanks|one (?:last|more) thing|by the way|btw)\b[,.!:;]* )+(?=[\w`'\"])",
+    r"^(?:(?:and|n|but|so|ok|okay|well|also|then|oh|ach|hmm|hi|hey|hello|yo|yeah|haha"
+    r"|good (?:morning|afternoon|evening)|thank you|thanks|by the way|btw)\b[,.!:;]* "
+    r"|(?:right|anyway|guess what|(?:good|bad) news|fyi|context|found it"
+    r"|(?:one|another)(?: last| more)? thing(?: before i forget)?)[,.!:;]+ )+(?=[\w`'\"])",
     re.IGNORECASE,
 )
-"""Conjunctions, greetings and interjections before the first word that says something."""
+"""Conjunctions, greetings, interjections and announcements before the first word that says something."""
 
 _DECIDES = re.compile(
     r"\b(?:no|not|never|none|nothing|only|yes|option|always|ever\w*|any\w+)\b|n['’]t\b|[\d`]", re.IGNORECASE

@@ -83,6 +83,9 @@ def subject_stems(text: str) -> frozenset[str]:
     return _stems(word for word in _folded(word_list(text)) if word not in TALK_WORDS)
 
 
+_CONTRACTED = re.compile(r"'(?:m|s|d|t|ll|re|ve)$", re.MULTILINE)
+"""The end of "I'm", "don't" and "Dave's". What remains of the first two are stop words."""
+
 AT_ONCE = 10_000
 """Words that are folded in one call."""
 
@@ -93,7 +96,8 @@ def _folded(words: Iterable[str]) -> Iterator[str]:
     left = iter(words)
     while some := list(islice(left, AT_ONCE)):
         joined = "\n".join(some)
-        yield from (joined if joined.isascii() else fold(joined)).split("\n")  # the words are in lower case already
+        folded = joined if joined.isascii() else fold(joined)  # the words are in lower case already
+        yield from (_CONTRACTED.sub("", folded) if "'" in folded else folded).split("\n")
 
 
 def _stems(folded: Iterable[str]) -> frozenset[str]:

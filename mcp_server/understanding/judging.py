@@ -65,7 +65,8 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
 _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 """Ends the name of an option: "Stripe: best documentation"."""
 
-_EMPHASIS = re.compile(r"\*\*|(?<!\w)(?:__|\*)(?=\S)|(?<=\S)(?:__|\*)(?!\w)")
+_EMPHASIS = re.compile(r"(`+[^`]+`+)|(?<!/)\*\*(?!/)|(?<![\w/])(?:__|\*)(?=[^\s/.)*])|(?<=[^\s(/])(?:__|\*)(?![\w/])")
+"""Matches an emphasis mark; in its group, code, whose asterisks are none: `count(*)`, `*.tmp`."""
 
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""
@@ -260,5 +261,6 @@ def likeliest(judged: Judged, kind: ItemKind) -> float:
 
 
 def clean(text: str) -> str:
-    """Returns a sentence on one line, without emphasis marks. Those inside a name stay: "stg_adt__movements"."""
-    return " ".join(_EMPHASIS.sub("", text).split())
+    """Returns a sentence on one line, without emphasis marks. Those inside a name stay ("stg_adt__movements"), and
+    asterisks of code."""
+    return " ".join(_EMPHASIS.sub(lambda found: found[1] or "", text).split())

@@ -22,7 +22,7 @@ from mcp_server.understanding.judging import (
     clean,
     likeliest,
 )
-from mcp_server.understanding.sentences import is_question
+from mcp_server.understanding.sentences import is_question, split
 
 LEFT_OPEN, POSTPONES = 0.2, 2.0
 """An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
@@ -101,6 +101,9 @@ _POINTS_BACK = re.compile(
 _WANTS = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how|or)\b", re.IGNORECASE)
 """A word of a question that asks for more than yes or no: "Which cluster?", "The floor or the wall?"."""
 
+_IT_IS = re.compile(r"((?:\S+ ){1,5})it is(?: then)?[.!]?", re.IGNORECASE)
+"""A sentence that takes what it names: "Connect sink it is."."""
+
 _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
 _DAYS = frozenset((*calendar.day_name, *calendar.month_name))
@@ -176,7 +179,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     They are settled by the user's answer, which is quoted with them, unless it only says yes. If there are several, an
     answer that changes nothing is quoted with the last one, and with lists, whose points it may choose.
     """
-    groups = groups_of(of(place).found["decision"], "decision")
+    groups = [_without_repeated(group, messages, place) for group in groups_of(of(place).found["decision"], "decision")]
     if place + 1 >= len(messages) or messages[place + 1].role != "user":
         return [Line(_joined(group), group, place, _at(place, group), _joined(_settling(group))) for group in groups]
     lines: list[Line] = []
@@ -374,7 +377,7 @@ def _replies(messages: Sequence[Message], place: int, text: str) -> bool:
 
 def _says_nothing(text: str) -> bool:
     """Returns whether a sentence has no word about a subject: "That's enough for today."."""
-    return all("'" in stem for stem in subject_stems(text))
+    return not subject_stems(text)
 
 
 def _points_back(messages: Sequence[Message], place: int, text: str) -> bool:
@@ -438,6 +441,16 @@ def _without_heading_at_end(group: list[Found]) -> list[Found]:
     while end > 1 and group[end - 1].text.endswith(":"):
         end -= 1
     return group[:end]
+
+
+def _without_repeated(group: list[Found], messages: Sequence[Message], place: int) -> list[Found]:
+    """Returns a proposal of the agent without its first sentence, if this only repeats what was just agreed: "Cutover
+    10 November, 06:00 UTC. As a criterion I'd use the row count."."""
+    known = subject_stems(" ".join(one.content for one in messages[max(0, place - 2) : place]))
+    first = subject_stems(group[0].text)
+    repeats = group[0].place == 0 and not is_question(group[0].text) and len(first) >= CLEAR and first <= known
+    adds = len(group) > 1 and not subject_stems(_joined(group[1:])) <= known
+    return group[1:] if repeats and adds and not group[0].labeled else group
 
 
 def _is_further_item(one: Found, before: Found, kind: ItemKind) -> bool:
@@ -521,7 +534,14 @@ def _with_answer(proposal: str, said: str, answer: Message) -> str:
     accepts, amends, refuses = _verdicts(answer)
     is_changed = accepts < AGREES * max(amends, refuses) or _has_new_number(answer)
     word = "answer" if accepts + amends < AMENDS else "amended" if is_changed else "agreed"
-    return f"{left} ({word}: {said})"
+    return f"{left} ({word}: {_without_yes(said, answer) if word == 'agreed' else said})"
+
+
+def _without_yes(said: str, answer: Message) -> str:
+    """Returns an agreeing answer without a first sentence that only agrees, if there is another one."""
+    first, *others = split(said)
+    is_yes = len(first.split()) <= SHORT_ANSWER and "yes" in cues(answer.in_english(first))
+    return " ".join(others) if others and is_yes and not re.search(r"\d", first) else said
 
 
 def _verdicts(answer: Message) -> tuple[float, float, float]:
@@ -534,7 +554,14 @@ def _verdicts(answer: Message) -> tuple[float, float, float]:
 
 def _refuses(answer: Message) -> bool:
     accepts, amends, refuses = _verdicts(answer)
-    return refuses >= max(REFUSES, accepts + amends) and not _begins_with_yes(answer)
+    return refuses >= max(REFUSES, accepts + amends) and not (_begins_with_yes(answer) or _takes_by_name(answer))
+
+
+def _takes_by_name(answer: Message) -> bool:
+    """Returns whether a sentence of an answer takes what it names: "Nobody here runs Flink. Connect sink it is."."""
+    before = answer.previous
+    named = " ".join(found[1] for one in answer.sentences if (found := _IT_IS.fullmatch(one.text)))
+    return before is not None and not subject_stems(named).isdisjoint(subject_stems(before.content))
 
 
 def _has_new_number(answer: Message) -> bool:

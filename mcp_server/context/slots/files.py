@@ -52,9 +52,11 @@ from mcp_server.text.destinations import (
     ENDED,
     FACTS,
     GENERAL_PAGE,
+    JOURNALS,
     OPEN,
     OWN,
     PEOPLE_SECTIONS,
+    PROJECT_INDEX,
     PROJECTS,
     REPLACED,
     RULES,
@@ -229,8 +231,6 @@ def _applies(inputs: CompileInputs, one: PageLine) -> bool:
 
 
 IN_FORCE = Slot("what holds", "what holds", fill, needs="files", share="holding_share")
-ACTIVE_FILE = "knowledge/projects/_active.md"
-JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 NOT_ALWAYS = "not always shown: comes in where a message is about it"
 NOT_A_RULE = "not a rule in force: only these come from the user's own memory"
@@ -244,7 +244,7 @@ _LEAST_TOKENS = 24  # tokens below which a file's block would be little more tha
 def journal_files(local_date: str) -> tuple[str, str]:
     """Returns the journals of today and yesterday in the user's time zone."""
     today = date.fromisoformat(local_date)
-    return tuple(f"{JOURNAL_FOLDER}{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
+    return tuple(f"{JOURNALS}{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
 
 
 def of_the_user(source: SourceFile) -> SourceFile:
@@ -291,7 +291,7 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
 def _out(inputs: CompileInputs, source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
     rows = source.text.split("\n")
-    if source.path.startswith(JOURNAL_FOLDER) or source.path == MEMORY_FILE:
+    if source.path.startswith(JOURNALS) or source.path == MEMORY_FILE:
         return dict.fromkeys(repeated(rows, said), SHOWN_ABOVE) | _copies(inputs, rows)
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS) else frozenset()
     lines = page_lines(source) if is_page(source.path) else ()
@@ -537,7 +537,7 @@ IDENTITY = _slot(
 )
 MEMORY = _slot("memory", lambda inputs, path: path == MEMORY_FILE, "memory_kb")
 JOURNAL = _slot("journal", lambda inputs, path: path in journal_files(inputs.local_date), "journal_kb", least=0.2)
-ACTIVE_PROJECTS = _slot("active projects", lambda inputs, path: path == ACTIVE_FILE, "active_projects_kb", least=0.1)
+ACTIVE_PROJECTS = _slot("active projects", lambda inputs, path: path == PROJECT_INDEX, "active_projects_kb", least=0.1)
 PROJECT = _slot(
     "project",
     lambda inputs, path: path == GENERAL_PAGE or (path.startswith(PROJECTS) and path.count("/") > 2),
