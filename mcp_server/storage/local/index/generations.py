@@ -156,7 +156,7 @@ class Generations:
             if number is None:
                 return None
             held = self._locks.share(self._lock(number))
-            if held is None:  # another process is deleting this generation; the pointer changes soon
+            if held is None:  # another process is deleting it; the pointer has changed, or changes soon
                 continue
             if self.current() == number:
                 if self.path(number).is_file():
