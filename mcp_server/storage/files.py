@@ -220,7 +220,7 @@ class Files(ABC):
         """Returns the error for a missing file, with the nearest name."""
         near = self.nearest(path)
         return NotFound(
-            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored")
+            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; use search to find stored texts")
         )
 
     # writing

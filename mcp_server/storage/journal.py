@@ -118,7 +118,8 @@ class RecoveryIntents:
 
 @dataclass(frozen=True, slots=True)
 class ForgetIntent:
-    """A request to forget in progress: whether git's history is rewritten, and the files to commit."""
+    """A request to forget that is in progress. `history` tells whether git's history is rewritten, `paths` are the
+    files to commit."""
 
     request: Forgotten
     history: bool

@@ -237,7 +237,7 @@ class ColdStorage:
         for path in paths:
             with contextlib.suppress(ContextManagerError, ValueError):
                 return read_record(self._files.read_text(path))
-        raise NotFound(f"no chunk {chunk_id!r} in cold storage (`cold-storage list` lists all)")
+        raise NotFound(f"no chunk {chunk_id!r} in cold storage (`cold-storage list` shows all)")
 
     def of(self, session: str) -> list[ColdRecord]:
         """Returns the records of a session in order. Skips damaged files."""

@@ -82,7 +82,7 @@ class SessionState:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> SessionState:
-        """Returns the state that `to_json` was called on; missing parts are empty."""
+        """Returns the state from the result of `to_json`; missing parts are empty."""
         live = stored.get("live") or {}
         rows = tuple(tuple(row) for row in live.get("rows", ()))
         return cls(stored.get("entries") or {}, tuple(live.get("columns", CHUNK_COLUMNS)), rows)

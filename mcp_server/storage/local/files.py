@@ -316,7 +316,7 @@ class WorkspaceFiles(Files):
         try:
             return super().missing(path)
         except (OSError, ContextManagerError):  # not a path in the workspace, or a folder that cannot be listed
-            return NotFound(f"no file {path!r}; search finds what is stored")
+            return NotFound(f"no file {path!r}; use search to find stored texts")
 
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[None]:

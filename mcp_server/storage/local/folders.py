@@ -132,7 +132,7 @@ def check_may_open(root: Path, if_missing: IfMissing) -> None:
             return
         free = _is_free(root)
     except OSError as error:
-        raise Unavailable(f"{root} cannot be read ({error.strerror}); give yourself access to it") from error
+        raise Unavailable(f"{root} cannot be read ({error.strerror}); check its permissions") from error
     here = f"context-manager --workspace {root} init"
     other = "name another folder with --workspace or CONTEXT_MANAGER_HOME"
     if not free:

@@ -160,7 +160,7 @@ def _load_files(staged: Path, source: Source) -> None:
                 read_bundle(history.bundle, staged, history.branch)
         for found, parts in source.files():
             if not moves(found.path) or "/".join(parts_of(found.path)) != found.path:
-                raise Refused(f"the export has {found.path!r}, which is no file of a memory; nothing was imported")
+                raise Refused(f"the export has {found.path!r}, which is not a file of a memory; nothing was imported")
             real = staged / found.path
             real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with real.open("xb") as stream:

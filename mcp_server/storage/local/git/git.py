@@ -167,7 +167,7 @@ class Git(Repository):
             )
         mode, blob = listed[path].split(" ")
         if not mode.startswith("100"):
-            raise Invalid(f"{path} was not a file at {at}")
+            raise Invalid(f"{path} was not a plain file at {at}")
         data = self.run("cat-file", "blob", blob)
         if self.is_closed(data):
             data = self.opened(path, blob)

@@ -1,9 +1,9 @@
 """Our git hooks, which run the user's hooks as well.
 
-The user's hooks are never changed. A hook in `.git/hooks` is renamed to `NAME.chained`, and ours runs it. If
-`core.hooksPath` names a folder of the user, often one for all repositories, nothing is written there: the repository's
-own `core.hooksPath` is set to a folder of ours, in which every hook runs the user's hook. If our command is missing,
-the scripts only run the user's hooks. `remove` restores everything.
+The user's hooks are never changed. A hook in `.git/hooks` is renamed to `NAME.chained`, and our hook runs it. If
+`core.hooksPath` names a folder of the user, which is often used for all repositories, nothing is written there: the
+repository's own `core.hooksPath` is set to our folder, in which every hook runs the user's hook. If the command
+`context-manager` is missing, the scripts only run the user's hooks. `remove` restores everything.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Hooks:
                 _write(place, self._script(name, str(chained)))
 
     def _into_folder_of_ours(self) -> None:
-        """Writes all hooks into a folder of ours, because git then no longer searches the user's folder."""
+        """Writes all hooks into our own folder, because git searches only the folder in `core.hooksPath`."""
         local = self._config("--local", "core.hooksPath")
         self._folder().mkdir(exist_ok=True)
         for name in (*OURS, *_OTHERS):

@@ -232,7 +232,7 @@ class Merger:
         """Returns the paths whose files have not changed since the old commit."""
         paths = [path for path, data in live.items() if data is not None]
         if any("\n" in path for path in paths):
-            raise Refused("a file's name contains a line end; rename it")
+            raise Refused("a file name contains a line break; rename the file")
         given = "".join(f"{path}\n" for path in paths).encode("utf-8", "surrogateescape")
         blobs = self._repository.text("hash-object", "--stdin-paths", stdin=given).split() if paths else []
         same = {path for path, blob in zip(paths, blobs, strict=True) if wanted[path][0].endswith(f" {blob}")}

@@ -194,7 +194,7 @@ class Tags:
         try:
             self._repository.run("check-ref-format", f"refs/tags/{name}")
         except GitFailed as error:
-            raise Invalid(f"{name!r} is no name for a tag; use letters, digits, '-', '_' and '.'") from error
+            raise Invalid(f"{name!r} is not a valid tag name; use letters, digits, '-', '_' and '.'") from error
         known = {tag.name: tag for tag in self.all(name)}
         if name in known:
             if known[name].commit == commit:

@@ -117,7 +117,7 @@ def _open(path: str, deadline: float) -> sqlite3.Connection:
 def _pieces(index: sqlite3.Connection, prompt: str, session: str, projects: Sequence[str]) -> list[Piece]:
     """Returns the lines and turns with enough of the prompt's words, best first."""
     asked = sorted(subject_words(prompt))
-    if len(asked) > MOST_WORDS:  # a match needs half of the weight, and no line has that many words
+    if len(asked) > MOST_WORDS:  # a match needs half of the words, more than a line has
         return []
     held = {word: _passages_with(index, word) for word in asked}
     (passages,) = index.execute("SELECT passages + lines FROM totals").fetchone()

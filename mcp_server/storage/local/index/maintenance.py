@@ -59,7 +59,7 @@ class Maintenance:
 
     @property
     def needs_care(self) -> bool:
-        """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
+        """Returns True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
         replaced = self._writing is not None and not self._generations.is_live(self._writing)
         return self._health.broken is not None or not self._generations.serves() or replaced
 
