@@ -321,7 +321,7 @@ class CheckpointFiles:
         known = {stat.path.rsplit("/", 1)[-1].removesuffix(".md"): stat.path for stat in self._pages(FOLDER)}
         if number in known:
             return known[number]
-        raise NotFound(f"no checkpoint {number!r}{did_you_mean(number, known)} (`recover` without an id lists all)")
+        raise NotFound(f"no checkpoint {number!r}{did_you_mean(number, known)} (`recover` without an id lists them)")
 
     def count(self, session: str) -> int:
         """Returns the number of checkpoints of a session, without reading them."""

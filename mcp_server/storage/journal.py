@@ -210,7 +210,7 @@ class Pending:
         if _ID.fullmatch(number) and self._files.exists(f"{PENDING}/{number}.json"):
             return self._read(f"{PENDING}/{number}.json")
         known = ", ".join(proposal.id for proposal in self.all()) or "none"
-        raise NotFound(f"no pending proposal {number[:60]!r}; there are: {known}")
+        raise NotFound(f"no proposal {number[:60]!r} is pending; there are: {known}")
 
     def rebase(self, path: str, before: str | None, after: str | None) -> None:
         """Makes the new text of a file the base of its other proposals, after one of them was applied. `before` and
