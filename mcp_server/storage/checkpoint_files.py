@@ -1,11 +1,11 @@
-"""Checkpoints on disk: their pages, their state, and the knowledge files as they were then.
+"""Checkpoints on disk: their pages, their state, and the knowledge files at that time.
 
-`checkpoints/{session}/{id}.md` is a page for people. A checkpoint exists if its page does. All of it, for restoring, is
-in `.local/checkpoints/{id}.xz`, which is written before the page. A checkpoint of the previous format has everything in
-its page.
+`checkpoints/{session}/{id}.md` is a page for people. A checkpoint exists if its page exists. The complete checkpoint,
+for restoring, is in `.local/checkpoints/{id}.xz`, which is written before the page. A checkpoint of the previous format
+has everything in its page.
 
-Its tree has every file of `knowledge/` and `topics/`, and `anchors.yaml`, committed or not, kept in git or as copies.
-Files with secrets and large files are left out, with the reason.
+The tree of a checkpoint has every file of `knowledge/` and `topics/`, and `anchors.yaml`, committed or not. It is
+stored in git or as copies. Files with secrets and large files are left out, and the reason is recorded.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class CopiedTrees:
         return frozenset(name.removesuffix(".json") for name in listed if "/" not in name and name.endswith(".json"))
 
     def sweep(self) -> int:
-        """Deletes contents that no tree has any more. Returns how many. Only for a process that is alone with the
-        checkpoints."""
+        """Deletes contents that no tree uses any more, and returns their number. Call it only while no other process
+        uses the checkpoints."""
         named = {_place(name) for number in self.numbers() for name in self.names(number).values()}
         stale = [stat.path for stat in self._files.walk(f"{TREES}/blobs/") if stat.path not in named]
         for path in stale:
@@ -113,8 +113,8 @@ log = logging.getLogger(__name__)
 
 
 class CheckpointTrees:
-    """The checkpoint trees of a workspace. Methods are synchronous and need no lock: they touch no branch, index or
-    file of others."""
+    """The checkpoint trees of a workspace. Methods are synchronous and need no lock, because they change no branch, no
+    git index and no file of others."""
 
     def __init__(self, files: Files, git: History) -> None:
         self._files = files
@@ -122,7 +122,7 @@ class CheckpointTrees:
         self._git = git
 
     def contents(self, more: Iterable[str] = ()) -> dict[str, bytes]:
-        """Returns the bytes of the current knowledge and of the files `more`."""
+        """Returns the bytes of the current knowledge files and of the files `more`, by path."""
         found = {path: data for folder in FOLDERS for path, data in self._files.contents(folder)}
         return found | self.current(path for path in (ANCHORS, *more) if path not in found)
 
@@ -136,8 +136,8 @@ class CheckpointTrees:
             except Unavailable as error:
                 if trees is self._copies:
                     raise
-                log.warning("the checkpoint's knowledge is kept as copies: %s", error)
-        raise AssertionError  # the copies are always asked
+                log.warning("git cannot store the checkpoint's knowledge, so it is stored as copies: %s", error)
+        raise AssertionError  # unreachable: `_places` ends with the copies
 
     def refused(self) -> dict[str, str]:
         """Returns the files that `take` would leave out now, each with the reason."""
@@ -179,8 +179,8 @@ class CheckpointTrees:
                 log.warning("the tree of %s was not deleted: %s", number, error)
 
     def sweep(self, kept: frozenset[str]) -> int:
-        """Deletes all trees except those of these checkpoints. Returns how many. Only for a process that is alone with
-        them."""
+        """Deletes all trees except those of these checkpoints, and returns the number of deleted trees. Call it only
+        while no other process uses the checkpoints."""
         stale = 0
         for trees in self._places():
             try:
@@ -221,7 +221,7 @@ class CheckpointTrees:
 
 def _checked(trees: Trees, contents: Mapping[str, bytes]) -> tuple[dict[str, bytes], dict[str, str], frozenset[str]]:
     """Returns the files that may be stored, the others with the reason, and the paths whose bytes are stored already.
-    These are not searched for secrets again."""
+    Bytes that are stored already are not searched for secrets again."""
     left_out: dict[str, str] = {}
     for path, data in contents.items():
         if "\n" in path or "\t" in path:
@@ -239,7 +239,7 @@ def _checked(trees: Trees, contents: Mapping[str, bytes]) -> tuple[dict[str, byt
 FOLDER = "checkpoints"
 PREFIX = "ckp_"
 
-_HEAD = 8_192  # bytes in which a front matter of ours always ends
+_HEAD = 8_192  # bytes that always contain the whole front matter of a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +268,8 @@ class CheckpointFiles:
         self._files = files
 
     def write(self, checkpoint: Checkpoint, before: Checkpoint | None = None) -> str:
-        """Writes a checkpoint durably and returns its path. Raises Conflict if the page is not that of `before`, or
-        exists without it."""
+        """Writes a checkpoint durably and returns its path. Raises Conflict if the page on disk differs from that of
+        `before`; without `before`, if there is a page."""
         path = f"{folder_of(checkpoint.session)}/{checkpoint.id}.md"
         if before is None:
             self._put(path, render(checkpoint))
@@ -285,14 +285,14 @@ class CheckpointFiles:
         self._files.write_atomic(path, page(checkpoint))
 
     def read(self, path: str) -> Checkpoint:
-        """Returns a checkpoint; without its state if only its page is on this machine. Raises NotFound, or Invalid with
+        """Returns a checkpoint, without its state if only its page is on this machine. Raises NotFound, or Invalid with
         file and field."""
         shown = self._files.read_text(path)
         whole = self._whole(path)
         return parse(shown if whole is None else whole, path)
 
     def clean(self, path: str, clean: Callable[[str, bytes], bytes | None]) -> None:
-        """Replaces the part for programs by `clean(path, bytes)`; None removes it."""
+        """Replaces the complete checkpoint (`.xz`) by `clean(path, bytes)`; None removes it."""
         if (before := self._whole(path)) is not None:
             after = clean(path, before.encode("utf-8"))
             if after is None:
@@ -301,7 +301,7 @@ class CheckpointFiles:
                 self._put(path, after.decode("utf-8", "replace"))
 
     def sweep(self) -> None:
-        """Deletes the parts for programs that have no page. Only for a process that is alone with the checkpoints."""
+        """Deletes the `.xz` files that have no page. Call it only while no other process uses the checkpoints."""
         known = {_whole_of(stat.path) for stat in self._pages(FOLDER)}
         for stat in list(self._files.walk(f"{TREES}/")):
             if stat.path.endswith(".xz") and stat.path not in known:
@@ -321,7 +321,7 @@ class CheckpointFiles:
         known = {stat.path.rsplit("/", 1)[-1].removesuffix(".md"): stat.path for stat in self._pages(FOLDER)}
         if number in known:
             return known[number]
-        raise NotFound(f"no checkpoint {number!r}{did_you_mean(number, known)} (recover without an id lists them)")
+        raise NotFound(f"no checkpoint {number!r}{did_you_mean(number, known)} (`recover` without an id lists them)")
 
     def count(self, session: str) -> int:
         """Returns the number of checkpoints of a session, without reading them."""
@@ -340,7 +340,8 @@ class CheckpointFiles:
         return [head for _, head in sorted(found, key=lambda one: one[0], reverse=True)]
 
     def described(self, head: Head) -> Head:
-        """Returns the front matter with the thread and the next step of the checkpoint's page, if that can be read."""
+        """Returns the front matter with the thread and the next step from the checkpoint's page; unchanged if the page
+        cannot be read."""
         try:
             shown = parse(self._files.read_text(head.path), head.path)
         except ContextManagerError:

@@ -1,5 +1,5 @@
-"""Documents by path: what both engines do with them, and the files that a new workspace begins with. Paths are POSIX
-strings relative to the workspace, and valid on every system."""
+"""Documents by path: the base class of both engines, and the files of a new workspace. Paths are POSIX strings relative
+to the workspace, and valid on every system."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcp_server.storage.values import FileStat
 from mcp_server.text.markdown import split_front_matter, without_comments
 
 MOST_SIMILAR = 5_000
-"""Paths that a missing one is compared with."""
+"""Most paths with which a missing path is compared to find a similar one."""
 
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 
@@ -45,7 +45,7 @@ def parts_of(path: str) -> tuple[str, ...]:
     found = _FORBIDDEN.search(path)
     if found:
         raise Refused(
-            f"{path!r} holds {found.group()!r}, which no path here may; use letters, digits, '-', '_', '.' and '/'"
+            f"{path!r} contains {found.group()!r}, which paths cannot have; use letters, digits, '-', '_', '.' and '/'"
         )
     if path.startswith(("/", "~")):
         raise Refused(f"{path!r} is absolute; give a path relative to the workspace")
@@ -56,14 +56,14 @@ def parts_of(path: str) -> tuple[str, ...]:
         if part.lower() == ".git":
             raise Refused(f"{path!r} leads into git's own folder; use the history tools instead")
         if _DEVICE.fullmatch(part) or part.endswith((".", " ")):
-            raise Refused(f"{path!r} holds {part!r}, a name that Windows reserves; choose another one")
+            raise Refused(f"{path!r} contains {part!r}, a name that Windows does not allow; choose another one")
         if len(part.encode()) > 255:
             raise Refused(f"{part[:60]}… is too long for a file name; choose a shorter one")
     return tuple(parts)
 
 
 def file_name(name: str) -> str:
-    """Returns a name within a folder. Raises Refused if it leads out of the folder, or could on some system."""
+    """Returns `name` unchanged. Raises Refused if it is not a valid file name without a folder on every system."""
     if len(parts_of(name)) != 1:
         raise Refused(f"{name!r} is not a file name without a folder")
     return name
@@ -90,7 +90,7 @@ class Files(ABC):
 
     @abstractmethod
     def stat(self, path: str) -> FileStat:
-        """Returns size and time of a file. Raises NotFound with the nearest name."""
+        """Returns size and mtime of a file. Raises NotFound with the nearest name."""
 
     @abstractmethod
     def version(self, path: str) -> object | None:
@@ -100,10 +100,11 @@ class Files(ABC):
 
     @abstractmethod
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
-        """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
+        """Returns the file's bytes, or `size` bytes from `start`. Raises NotFound with the nearest name, Invalid for a
+        folder."""
 
     def bytes_or_none(self, path: str) -> bytes | None:
-        """Returns the file, or None if there is none. Raises Invalid for a folder."""
+        """Returns the file's bytes, or None if there is no such file. Raises Invalid for a folder."""
         return self.read_bytes(path) if self.exists(path) else None
 
     def read_text(self, path: str) -> str:
@@ -127,7 +128,7 @@ class Files(ABC):
             raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
 
     def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
-        """Returns the texts of those of these files that exist, by path; None for a file that cannot be read."""
+        """Returns the texts of these files by path; None for a file that cannot be read. Missing files are left out."""
         texts: dict[str, str | None] = {}
         for path, data in self._contents_of(paths).items():
             texts[path] = None
@@ -136,7 +137,7 @@ class Files(ABC):
         return texts
 
     def _contents_of(self, paths: Iterable[str]) -> dict[str, bytes | None]:
-        """Returns the bytes of those of these files that exist, by path; None for a file that cannot be read."""
+        """Returns the bytes of these files by path; None for a file that cannot be read. Missing files are left out."""
         found: dict[str, bytes | None] = {}
         for path in paths:
             try:
@@ -147,7 +148,8 @@ class Files(ABC):
         return found
 
     def readable(self, path: str) -> str | None:
-        """Returns the file's text, or None if it does not exist or is not text. `doctor` names such files."""
+        """Returns the file's text, or None if it does not exist or is not text. `doctor` reports files that are not
+        text."""
         try:
             return self.text_or_none(path)
         except Invalid:
@@ -177,14 +179,15 @@ class Files(ABC):
 
     @abstractmethod
     def everything(self) -> Iterator[str]:
-        """Yields the paths of all files, hidden ones and `.local/` too, without those of git."""
+        """Yields the paths of all files, including hidden ones and `.local/`, but not those of git."""
 
     def unnamed(self, path: str, most: int) -> bytes | None:
         """Returns up to `most` bytes of a file whose name is not allowed in a path; None for all others."""
         return None
 
     def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yields path, number and bytes of earlier versions that are kept beside the files; none if git has them."""
+        """Yields path, number and bytes of the earlier versions that the engine itself stores; nothing if git stores
+        them."""
         return iter(())
 
     def count(self) -> Counter[str]:
@@ -202,8 +205,8 @@ class Files(ABC):
         return counts
 
     def nearest(self, path: str) -> str | None:
-        """Returns the file whose path or name is most similar to `path`, if any. Of files with one name, that under
-        knowledge/ is current."""
+        """Returns the file whose path or name is most similar to `path`, if any. If several files have that name,
+        prefers the one under knowledge/, because it is current."""
         known = [stat.path for stat in islice(self.walk(), MOST_SIMILAR)]
         known.sort(key=lambda path: not path.startswith("knowledge/"))
         by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
@@ -217,7 +220,7 @@ class Files(ABC):
         """Returns the error for a missing file, with the nearest name."""
         near = self.nearest(path)
         return NotFound(
-            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored")
+            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; use search to find stored texts")
         )
 
     # writing
@@ -237,7 +240,7 @@ class Files(ABC):
         self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
 
     def write_missing(self, texts: Mapping[str, str]) -> None:
-        """Writes those of these files (path -> text) that are missing. Another process may do the same."""
+        """Writes the files (path -> text) that do not exist yet. Another process may do the same at the same time."""
         for path, text in texts.items():
             if not self.exists(path):
                 with suppress(Conflict):
@@ -253,7 +256,7 @@ class Files(ABC):
     def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
         """Replaces files of one folder, by name, each atomically. All are on disk when it returns.
 
-        Without `synced` it does not wait for the disk: for copies of data that is on disk.
+        Without `synced` it does not wait for the disk: use that for copies of data that is on disk already.
         """
 
     @abstractmethod
@@ -268,7 +271,7 @@ class Files(ABC):
     def append_log(self, path: str, line: bytes, most: int) -> None:
         """Appends a line to a log, without waiting for the disk. Lines of several processes do not mix.
 
-        Above `most` bytes the log is renamed to `NAME.1.jsonl`, which replaces the one before. Raises Unavailable.
+        Above `most` bytes the log is renamed to `NAME.1.jsonl`, which replaces the previous one. Raises Unavailable.
         """
 
     @abstractmethod
@@ -294,10 +297,10 @@ class Files(ABC):
     def erase(self, path: str) -> None:
         """Overwrites a file and deletes it, so that its text cannot be restored. Does nothing if it is missing."""
 
-    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:  # noqa: B027 - with git, too
-        """Deletes earlier versions that `past_versions` named."""
+    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:  # noqa: B027 - with git there are none
+        """Deletes these earlier versions (path and number, from `past_versions`)."""
 
-    def remove_leftovers(self) -> None:  # noqa: B027 - a transaction leaves none
+    def remove_leftovers(self) -> None:  # noqa: B027 - a database leaves none
         """Deletes the temporary files of crashed writes."""
 
 
@@ -305,7 +308,7 @@ SETTINGS = "memory-config.yaml"
 """The memory's own settings. Every workspace has this file."""
 
 BEGINNING = "maintenance: a new memory"
-"""The subject of the commit with the first files."""
+"""The subject of the first commit, which has the files of a new workspace."""
 
 # Packaging tools and git treat these names specially, so the bundled copies have no dot.
 _DOTTED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes"}
@@ -319,7 +322,7 @@ def templates() -> Mapping[str, str]:
 
 def is_untouched_template(path: str, text: str) -> bool:
     """Returns True if the user has not filled in a shipped file: `text` equals it, ignoring line ends, or has only
-    headings and comments, as the files of earlier versions."""
+    headings and comments, as the shipped files of earlier versions had."""
     shipped = templates().get(path)
     if shipped is None:
         return False

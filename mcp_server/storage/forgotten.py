@@ -1,6 +1,6 @@
 """Forgotten text: the requests in `forgotten.jsonl`, as hashes, and the copies of a text in files and rows.
 
-Everything that writes text cleans it here.
+All code that writes text into the workspace cleans it first:
 
     memory.forgotten.clean(text)             a text before it is written
     memory.forgotten.turn(turn, session)     a turn
@@ -8,8 +8,8 @@ Everything that writes text cleans it here.
 
 The file of requests is read again when it changes: another process, or git, may add a line.
 
-Copies are searched in hidden files, logs, backups and leftovers, too. Git's folder, the search index, locks and the
-requests themselves are left out.
+The search for copies includes hidden files, logs, backups and leftovers of crashes. It leaves out git's folder, the
+search index, locks and the requests themselves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ForgottenTexts:
         self._requests: tuple[Forgotten, ...] = ()
         self._together: tuple[Forgotten, ...] = ()
         self.problems: tuple[str, ...] = ()
-        """The problems of the file, for `status`; such lines are ignored."""
+        """The problems in the file of requests, for `status`. Broken lines are ignored."""
 
     def clean(self, text: str) -> str:
         self._read()
@@ -77,7 +77,8 @@ class ForgottenTexts:
         return self._requests
 
     def salt(self) -> bytes:
-        """Returns the salt for a new request: the last one again, so that texts are hashed once, else a new one."""
+        """Returns the salt for a new request: that of the last request, so that a text is hashed only once; a new salt
+        if there is no request."""
         self._read()
         return self._requests[-1].salt if self._requests else secrets.token_bytes(SALT)
 
@@ -109,7 +110,9 @@ class ForgottenTexts:
                 if line.strip():
                     requests.append(forgotten.from_line(line))
             except Invalid as error:
-                problems.append(f"{PATH}: line {number}: {error}; what it names may come back: mend it from git")
+                problems.append(
+                    f"{PATH}: line {number}: {error}; the text that it forgets may come back: restore the line from git"
+                )
         # Assigned together and last: another thread sees the old requests or the new ones.
         self._together = _by_salt(requests)
         self._requests, self.problems, self._seen = tuple(requests), tuple(problems), seen
@@ -128,11 +131,11 @@ def _by_salt(requests: Sequence[Forgotten]) -> tuple[Forgotten, ...]:
 
 
 PROSE = frozenset({"title", "text", "content", "summary", "shown"})
-"""Columns with text of people; the others have names, and a name contains no brackets."""
+"""Columns with prose. The others have names; in names, the replacement of forgotten text has no brackets."""
 
 
 KEPT = frozenset({"session", "turn_id", "sha"})
-"""Columns of ids: clients know a conversation by them."""
+"""Columns of ids, which are never changed: clients identify a conversation by them."""
 
 
 def clean_value(column: str, value: object, request: Forgotten) -> object:
@@ -157,13 +160,15 @@ _TEMPORARY = re.compile(r"(?:.*/)?\.cm-[0-9a-f]{16}\.tmp")
 _DAMAGED = re.compile(rf"{re.escape(LOCAL)}/.*\.damaged-\d+")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 LARGEST = 512 * 1024 * 1024
-"""Bytes. Larger files are named, but not searched."""
+"""Bytes. Larger files are not searched; `Copies.find` reports them as too large."""
 TRIES = 20
+"""Most attempts of `Copies.clean` to rewrite a file that changes meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file with copies: their places, its new path if its name contains one, and why a copy cannot be removed."""
+    """A file with copies of a forgotten text: their places, its new path if its name contains one, and the reason if a
+    copy cannot be removed (`stuck`)."""
 
     path: str
     places: tuple[Place, ...]
@@ -171,7 +176,7 @@ class Copy:
     stuck: str = ""
 
 
-UNNAMED = "files with such a name are not written here: delete it, or rename it and repeat"
+UNNAMED = "a file with such a name cannot be rewritten: delete it, or rename it and repeat"
 
 
 class Copies:
@@ -192,7 +197,7 @@ class Copies:
                 yield found
 
     def cuts(self, runs: Sequence[str]) -> set[str]:
-        """Returns beginnings of these texts that occur where a text or a file name was cut off."""
+        """Returns the beginnings of these texts that are left where a text or a file name was cut off."""
         found: set[str] = set()
         for path in self.walk():
             for run in runs:
@@ -243,7 +248,7 @@ class Copies:
         return wanted
 
     def new_name(self, path: str, request: Forgotten) -> str:
-        """Returns a file's path without forgotten words."""
+        """Returns a file's new path, without forgotten words."""
         data = self._bytes(path)
         return (self._cleaned(path, data, request).path if data is not None else None) or request.path(path)
 
@@ -275,11 +280,11 @@ class Copies:
     def _bytes(self, path: str) -> bytes | None:
         try:
             return None if self._size(path) > LARGEST else self._files.read_bytes(path)
-        except ContextManagerError:  # deleted since it was listed, or a link that leads out
+        except ContextManagerError:  # deleted since it was listed, or a link that leads out of the workspace
             return None
 
     def text(self, path: str) -> str:
-        """Returns a file as text; an empty one if it is too large or gone."""
+        """Returns a file as text; "" if it is too large or does not exist."""
         return (self._bytes(path) or b"").decode("utf-8", "surrogateescape")
 
     def _size(self, path: str) -> int:

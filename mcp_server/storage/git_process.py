@@ -18,7 +18,7 @@ from mcp_server.errors import Unavailable
 
 NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
 _FIRST, _LAST = -62_000_000_000, 253_000_000_000
-"""Seconds since 1970, in the years 5 and 9987: in any time zone they are valid dates."""
+"""The accepted range of times, in seconds since 1970 (years 5 to 9987): valid dates in every time zone."""
 
 if sys.platform == "win32":  # otherwise Windows would run a git.exe in the working folder, which is a user's project
     os.environ.setdefault("NoDefaultCurrentDirectoryInExePath", "1")
@@ -28,7 +28,7 @@ class GitFailed(Unavailable):
     """A git command failed. `said` is its stderr, `output` its stdout, `status` its exit code."""
 
     def __init__(self, command: str, said: str, status: int = 128, output: str = "") -> None:
-        super().__init__(f"git {command} failed: {said}; `git fsck` in the repository says more")
+        super().__init__(f"git {command} failed: {said}; `git fsck` in the repository shows whether it is damaged")
         self.said, self.status, self.output = said, status, output
 
 
@@ -81,7 +81,7 @@ def running_git(
         assert process.stdin is not None
         ended = False
         try:
-            with contextlib.suppress(BrokenPipeError):  # the exit code tells why
+            with contextlib.suppress(BrokenPipeError):  # git has ended: its exit code is checked below
                 yield process.stdin, process.stdout or process.stdin
                 ended = True
         finally:
@@ -98,12 +98,13 @@ def running_git(
 
 
 def command_of(arguments: Sequence[str]) -> str:
-    """Returns the command, such as `commit-tree`."""
+    """Returns the name of the git command in `arguments`, such as `commit-tree`."""
     return next((part for part in arguments if part[0] != "-" and "=" not in part), arguments[0])
 
 
 def ask_git(folder: Path, *arguments: str) -> str | None:
-    """Returns git's output about any folder of this machine; None if it is empty, or if git fails or is missing."""
+    """Returns the output of a git command in any folder of this machine; None if it is empty, or if git fails or is
+    missing."""
     try:
         said = run_git(folder, *arguments, environment=plain_environment(), seconds=10)
     except (Unavailable, OSError, ValueError):
@@ -124,5 +125,6 @@ def plain_environment() -> dict[str, str]:
 
 
 def moment_of(seconds: str) -> datetime:
-    """Returns a moment of git in UTC. A commit may have any date: one outside of the calendar is moved to its end."""
+    """Returns a git timestamp as a datetime in UTC. A commit may have any date; one out of range is clamped to the
+    range."""
     return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)

@@ -34,7 +34,7 @@ _REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit: its id, moment (UTC), author's name and whole message."""
+    """A commit: its id, time (UTC), author's name and whole message."""
 
     id: str
     at: datetime
@@ -63,7 +63,7 @@ TAG_PREFIX = "memory/"
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag: its full name, its commit with the moment (UTC), and its message."""
+    """A tag: its full name, its commit with the commit's time (UTC), and its message."""
 
     name: str
     commit: str
@@ -73,8 +73,8 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch: its commit with the moment (UTC), the number of its commits that HEAD lacks, and the folder where it is
-    checked out, if any."""
+    """A branch: its commit with the commit's time (UTC), the number of its commits that HEAD lacks, and the folder
+    where it is checked out, if any."""
 
     name: str
     commit: str
@@ -92,7 +92,7 @@ class MergePlan:
     """A planned merge from the commit `old` to `tree`.
 
     `changed` maps a path to its entries in `old` and `tree`, each as `mode blob` or "". `both` are the paths that both
-    sides changed. `links` are symbolic links that only the other side has or has changed: they are not merged.
+    sides changed. `links` are symbolic links that the other side added or changed: they are not merged.
     """
 
     old: str
@@ -104,9 +104,9 @@ class MergePlan:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The result of a commit: its id (None: nothing changed), its paths, and those left out with the reason.
+    """The result of a commit: its id (None: nothing changed), its paths, and the paths left out, each with the reason.
 
-    `waiting` are paths with changes that the user has staged: they wait for the user's commit.
+    `waiting` are paths with changes that the user has staged: they are left to the user's commit.
     """
 
     commit: str | None

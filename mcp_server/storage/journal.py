@@ -1,8 +1,8 @@
-"""Operations that wait, can be undone, or were interrupted: JSON files in `.local/`.
+"""Operations that wait for approval, can be undone, or were interrupted: JSON files in `.local/`.
 
 `pending/` has proposals: changes by agents that need the user's approval. `recovered/` has copies of replaced files, as
-plain files, so that people can find them. `forget/` and `recovering/` have the intents of a request to forget and of a
-recovery, so that the next process finishes them after a crash.
+plain files, so that people can find them. `forget/` and `recovering/` have the requests to forget and the recoveries in
+progress, so that the next process finishes them after a crash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_KEPT = 50
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The files before `why` changed them; None for a file that did not exist."""
+    """Copies of files before a change; None for a file that did not exist. `why` describes the change."""
 
     id: str
     at: datetime
@@ -51,7 +51,7 @@ class KeptCopies:
             if text is not None:
                 self._files.write_atomic(f"{KEPT}/{number}/files/{path}", text)
         about = {"at": at.isoformat(), "why": why, "files": {path: text is not None for path, text in before.items()}}
-        # Written last: the copy exists only with this file.
+        # Written last: without this file, the copy is ignored.
         self._files.write_atomic(f"{KEPT}/{number}/about.json", json.dumps(about, ensure_ascii=False), new=True)
         for old in self.all()[MOST_KEPT:]:
             self._files.remove_folder(f"{KEPT}/{old.id}")
@@ -73,7 +73,7 @@ class KeptCopies:
             }
             return Kept(number, datetime.fromisoformat(about["at"]), str(about["why"]), files)
         except (NotFound, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise NotFound(f"no kept copy {number!r}; `context-manager recover` lists those there are") from error
+            raise NotFound(f"no kept copy {number!r}; `context-manager recover` lists all") from error
 
 
 FORGET = ".local/forget"
@@ -118,7 +118,8 @@ class RecoveryIntents:
 
 @dataclass(frozen=True, slots=True)
 class ForgetIntent:
-    """A request to forget in progress: whether git's history is rewritten, and the files to commit."""
+    """A request to forget that is in progress. `history` tells whether git's history is rewritten, `paths` are the
+    files to commit."""
 
     request: Forgotten
     history: bool
@@ -173,8 +174,8 @@ _ID = re.compile(r"[a-z0-9_-]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed change. `fact` are the arguments of `remember`, `base` is the hash of the file that it was made for
-    (None: no file), `by` who proposed it."""
+    """A proposed change. `fact` has the arguments of `remember`, `base` is the hash of the file for which it was made
+    (None: no file), `by` names the agent that proposed it."""
 
     id: str
     at: datetime
@@ -209,10 +210,11 @@ class Pending:
         if _ID.fullmatch(number) and self._files.exists(f"{PENDING}/{number}.json"):
             return self._read(f"{PENDING}/{number}.json")
         known = ", ".join(proposal.id for proposal in self.all()) or "none"
-        raise NotFound(f"no proposal {number[:60]!r} waits; there are: {known}")
+        raise NotFound(f"no proposal {number[:60]!r} is pending; there are: {known}")
 
     def rebase(self, path: str, before: str | None, after: str | None) -> None:
-        """Bases the other proposals for a file on its new text, after one of them was written."""
+        """Makes the new text of a file the base of its other proposals, after one of them was applied. `before` and
+        `after` are hashes."""
         for proposal in self.all():
             if proposal.path == path and proposal.base == before:
                 self._write(replace(proposal, base=after))
@@ -231,7 +233,7 @@ class Pending:
             value = json.loads(self._files.read_text(path))
             return Proposal(**{**value, "at": datetime.fromisoformat(value["at"])})
         except (ValueError, KeyError, TypeError) as error:
-            raise Invalid(f"{path} is no proposal ({error}); delete it") from error
+            raise Invalid(f"{path} is not a valid proposal ({error}); delete it") from error
 
 
 def hash_of(text: str | None) -> str | None:

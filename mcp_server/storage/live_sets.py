@@ -1,7 +1,9 @@
-"""Live sets: the chunks of each open session's context, in the tables of the state; and cold storage: the chunks that
-left it, in `.local/cold-storage/{session}/{chunk}.jsonl`, one record per file, written before a chunk is dropped.
+"""Live sets and cold storage.
 
-A record that is written again (after a crash, or because a recovered chunk was dropped again) replaces the older one.
+The live set of an open session has the chunks of its context, in the tables of the state. Cold storage has the chunks
+that were dropped from it, one per file, in `.local/cold-storage/{session}/{chunk}.jsonl`. The record is written before
+the chunk is dropped. Writing it again (after a crash, or because a recovered chunk was dropped again) replaces the
+older record.
 """
 
 from __future__ import annotations
@@ -90,10 +92,10 @@ class LiveSets(Tables):
         keep: timedelta,
         entries: Mapping[Place, Any] = MappingProxyType({}),
     ) -> Awaitable[LiveSetCounts | None]:
-        """Adds the chunks of turn number `turn`, and notes the gauges; earlier readings are kept for `keep`. Returns
-        None, and adds no chunk, if the set does not hold the turn before: then it was lost, or never made.
+        """Adds the chunks of turn number `turn` and a gauge reading; earlier readings are kept for `keep`. Returns
+        None, and adds no chunk, if the set lacks the previous turn because it was lost or never created.
 
-        `entries` are values by namespace and key that the same transaction stores, in either case.
+        `entries` are values by namespace and key; the same transaction stores them in either case.
         """
         rows = _rows(session, chunks)
 
@@ -167,7 +169,7 @@ class LiveSets(Tables):
         return self.replace_state(session, [(READINGS, session), (STEPS, session)], {}, ())
 
     def read_state(self, session: str, places: Sequence[Place]) -> Awaitable[SessionState]:
-        """Returns the session's live chunks and the entries at these places, as of one moment."""
+        """Returns the session's live chunks and the entries at these places, from one snapshot."""
 
         def ask(transaction: Transaction) -> SessionState:
             entries: dict[str, dict[str, Any]] = {}
@@ -219,14 +221,14 @@ class ColdStorage:
         self._files = files
 
     def put_all(self, records: Iterable[ColdRecord], *, copies: bool = False) -> None:
-        """Writes records durably. `copies`, whose originals stay on disk, are not synced. Raises Unavailable if the
-        disk refuses it."""
+        """Writes records durably. With `copies`, does not sync them, because their originals stay on disk. Raises
+        Unavailable if the disk refuses the write."""
         for folder, some in _by_folder(records).items():
             lines = {f"{one.chunk_id}.jsonl": one.as_line().encode() for one in some}
             self._files.write_all_atomic(folder, lines, synced=not copies)
 
     def find(self, chunk_id: str, session: str | None = None) -> ColdRecord:
-        """Returns the record of a chunk, of this session if it is named. Raises NotFound."""
+        """Returns the record of a chunk, searching only `session` if it is given. Raises NotFound."""
         if session is not None:
             paths = [f"{folder_of(session)}/{chunk_id}.jsonl"]
         else:
@@ -235,7 +237,7 @@ class ColdStorage:
         for path in paths:
             with contextlib.suppress(ContextManagerError, ValueError):
                 return read_record(self._files.read_text(path))
-        raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
+        raise NotFound(f"no chunk {chunk_id!r} in cold storage (`cold-storage list` shows all)")
 
     def of(self, session: str) -> list[ColdRecord]:
         """Returns the records of a session in order. Skips damaged files."""

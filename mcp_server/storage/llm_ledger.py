@@ -47,10 +47,11 @@ class LlmLedger:
     async def reserve(
         self, day: str, call: str, most: Spent, now: datetime, until: datetime, tokens: int, usd: float
     ) -> Literal["tokens", "usd"] | None:
-        """Reserves at most `most` for a call. Returns the cap that it could exceed; then nothing is reserved.
+        """Reserves the cost of a call, which is at most `most`. If the call could exceed a cap, reserves nothing and
+        returns the name of the cap.
 
-        Entered calls and reservations of all processes count. A reservation ends with `enter`, or at `until` if its
-        process died.
+        The calls and reservations of all processes count towards the caps `tokens` and `usd`. A reservation ends with
+        `enter`, or at `until` if its process died.
         """
 
         def reserved(stored: Entries) -> tuple[Literal["tokens", "usd"] | None, Entries]:
@@ -85,7 +86,7 @@ class LlmLedger:
             await self._state.remove(NAMESPACE, *old)
 
     async def of_day(self, day: str) -> Spent:
-        """Returns what the LLM cost on a day, for all purposes."""
+        """Returns the LLM's costs on a day, for all purposes except embedding."""
         return _of_llm(await self._state.get(NAMESPACE, day) or {})
 
     async def days(self) -> dict[str, dict[str, Spent]]:

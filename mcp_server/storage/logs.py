@@ -1,4 +1,4 @@
-"""Logs for programs and people, which nothing in the program depends on.
+"""Logs for people and other programs. This program works without them.
 
 `.local/logs/context/` has JSON lines, one file for each kind, limited by rotation.
 """
@@ -23,17 +23,17 @@ MOST_BYTES = 4_000_000
 
 
 FOLLOW_SECONDS = 0.3
-"""Seconds between two looks at a log that is followed."""
+"""Seconds between two checks of a followed log."""
 
 
 def append(files: Files, kind: str, record: Mapping[str, Any]) -> None:
-    """Appends a record. Raises Unavailable if the disk refuses it; callers continue without."""
+    """Appends a record. Raises Unavailable if it cannot be written; callers then continue without it."""
     line = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
     files.append_log(f"{FOLDER}/{kind}.jsonl", line, MOST_BYTES)
 
 
 def append_or_drop(files: Files, kind: str, record: Mapping[str, Any]) -> None:
-    """Appends a record. Drops it if the disk refuses it."""
+    """Appends a record. Drops it if it cannot be written."""
     with contextlib.suppress(OSError, Unavailable):
         append(files, kind, record)
 
@@ -55,7 +55,7 @@ def newest_first(files: Files, kind: str) -> Iterator[dict[str, Any]]:
 
 
 async def follow(files: Files, kind: str) -> AsyncIterator[dict[str, Any]]:
-    """Yields the records that are added to a log from now on, oldest first, by whatever process."""
+    """Yields the records that any process appends to a log from now on, oldest first."""
     path = f"{FOLDER}/{kind}.jsonl"
     last = await run_sync(lambda: next(newest_first(files, kind), None))
     version = await run_sync(files.version, path)

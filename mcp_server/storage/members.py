@@ -1,4 +1,4 @@
-"""The port of members: who may use which workspaces of a team's memory, and who did what in them."""
+"""The port of members: the roles of people and programs in the workspaces of a team's memory, and the audit log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROLES: tuple[Role, ...] = ("reader", "writer", "owner")
 
 
 def includes(role: Role, needed: Role) -> bool:
-    """Returns whether a member with `role` may do what `needed` may do."""
+    """Returns whether `role` has all rights of `needed`."""
     return ROLES.index(role) >= ROLES.index(needed)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A person or a program that signed in. `subject` is its name at the issuer, `name` is for people, `roles` are the
-    roles by workspace. `personal` is the workspace of this principal alone."""
+    """A person or a program that signed in. `subject` is its id at the issuer, `name` its display name, `roles` has its
+    role in each workspace, `personal` is its own workspace, which nobody else uses."""
 
     id: str
     subject: str
@@ -59,7 +59,7 @@ class Members(Protocol):
 
     @property
     def workspace(self) -> str:
-        """The workspace of the address."""
+        """Returns the workspace that the database's address names."""
 
     def sign_in(self, issuer: str, subject: str, name: str) -> Principal:
         """Returns the principal with its current roles. Creates it, with a personal workspace, at its first call."""
@@ -77,8 +77,8 @@ class Members(Protocol):
         """Returns the members of a workspace."""
 
     def add(self, workspace: str, issuer: str | None, subject: str, role: Role) -> None:
-        """Gives a principal a role in a workspace, or changes it. Raises NotFound for an unknown subject without an
-        issuer."""
+        """Sets the role of a principal in a workspace. Raises NotFound if `issuer` is None and the subject is
+        unknown."""
 
     def remove(self, workspace: str, subject: str) -> None:
         """Ends a membership. Raises NotFound if there is none."""

@@ -1,9 +1,9 @@
-"""The ports of storage: what a workspace's data must be able to do, whatever keeps it.
+"""The ports of storage: the interfaces that each storage engine implements.
 
-`storage.local` implements all of them with files, SQLite and git, `storage.postgres` with PostgreSQL. Where engines
-share methods, the port is a base class: `Locks`, `files.Files`, `state.State`, `changes.Changes`. What only git has
-(tags, merges, remotes …) has no port: `History` names git's classes as types. The other modules beside this one
-(transcripts, live sets, topics, checkpoints and so on) are built on the ports alone.
+`storage.local` implements all of them with files, SQLite and git, `storage.postgres` with PostgreSQL. If engines share
+methods, the port is a base class: `Locks`, `files.Files`, `state.State`, `changes.Changes`. Features that only git has
+(tags, merges, remotes …) have no port: `History` uses git's classes as types. The other modules in this folder
+(transcripts, live sets, topics, checkpoints and so on) use only the ports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class History(Protocol):
     """The versions of the workspace's files.
 
-    Only git has the parts that these attributes name. On PostgreSQL, reading one of them raises Unavailable.
+    All attributes except `clock` need git. On PostgreSQL, reading one of them raises Unavailable.
     """
 
     clock: Callable[[], datetime]
@@ -67,13 +67,13 @@ class History(Protocol):
     def commit_at(self, at: str) -> str: ...
     def tree_now(self, prefixes: Sequence[str]) -> str: ...
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
-        """Brings a git repository elsewhere up to date with the history of these paths, and returns its last commit."""
+        """Updates a git repository in `folder` with the history of these paths. Returns its last commit."""
 
     def in_folder(self, place: Path) -> History:
         """Returns the history of a branch that is checked out in another folder."""
 
     def trees(self) -> Trees | None:
-        """Returns the store for checkpoints of this history; None if it has none now."""
+        """Returns the store for checkpoints in this history; None if there is none at present."""
 
 
 T = TypeVar("T")
@@ -85,12 +85,12 @@ Progress = Callable[[int, int], None]
 class Held(Protocol):
     """A lease that is held until `release`, at the latest until the process ends.
 
-    `with held:` releases it at the end of the block. What the block writes after another process has taken the lease
-    over is refused with Unavailable.
+    `with held:` releases it at the end of the block. If another process takes over the lease, later writes in the block
+    raise Unavailable.
     """
 
     lost: bool
-    """True after another process has taken the lease over, because this one was asleep for too long."""
+    """True if another process has taken over the lease, because this process was suspended for too long."""
 
     def __enter__(self) -> Held: ...
     def __exit__(self, *error: object) -> None: ...
@@ -107,12 +107,12 @@ class Locks(ABC):
         async with locks.files(): …                knowledge and the other tracked files
         async with locks.git(): …                  the history
 
-    Always in this order: taking an earlier one while holding a later one, or two of a kind, raises RuntimeError at
-    once, because it would deadlock one day.
+    Take them in this order. Taking an earlier one while holding a later one, or two of the same kind, raises
+    RuntimeError, because it could deadlock.
     """
 
     session_digits: slice
-    """The digits of a session's SHA-256 in the name of its lock."""
+    """The digits of a session's SHA-256 that the name of its lock contains."""
 
     def __init__(self) -> None:
         self._inside: dict[str, Lock] = {}
@@ -135,12 +135,13 @@ class Locks(ABC):
     def _check_order(self, level: str, held: Sequence[str]) -> None:
         if held and LEVELS.index(held[-1]) >= LEVELS.index(level):
             raise RuntimeError(
-                f"the {level} lock was asked for while holding {held[-1]}; the order is transcript, files, git"
+                f"the {level} lock was requested while holding {held[-1]}; the order is transcript, files, git"
             )
 
     @abstractmethod
     def try_maintainer(self) -> Held | None:
-        """Makes this process the maintainer. Returns None if another process is, or on a read-only disk."""
+        """Makes this process the maintainer. Returns None if another process is the maintainer, or on a read-only
+        disk."""
 
     @abstractmethod
     def share(self, name: str) -> Held | None:
@@ -152,11 +153,11 @@ class Locks(ABC):
 
 
 class Index(Protocol):
-    """The search index: a disposable copy of the files. Without one, searches read the files and say so."""
+    """The search index: a disposable copy of the files. Without an index, searches read the files and report that."""
 
     async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]) -> T:
-        """Returns `then` of the candidates of each query and of a function that compares turns with a text. It runs on
-        the thread that found the candidates and may take milliseconds."""
+        """Returns `then(candidates, turns_near)`: the candidates of each query, and a function that compares turns with
+        a text. `then` runs on the thread that found the candidates, and may take milliseconds."""
 
     def embed_ahead(self, text: str) -> None:
         """Embeds a query before it is searched. It may take long: call it in a thread."""
@@ -181,8 +182,8 @@ class Index(Protocol):
         """
 
     async def read_ahead(self, most: int) -> int:
-        """Lets the recognizer's network read what the newest passages are about, at most `most`.
-        Returns how many it read. Does nothing without an embedder."""
+        """Computes with the recognizer's network what the newest unprocessed passages are about, for at most `most`,
+        and stores it. Returns their number. Does nothing without an embedder."""
 
     @property
     def needs_care(self) -> bool: ...
@@ -200,14 +201,14 @@ class Index(Protocol):
 
 
 class Trees(Protocol):
-    """Sets of files kept under a number, and given back byte for byte."""
+    """Stores sets of files, each under a number, and returns them byte for byte."""
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         """Returns the paths whose bytes are stored already, under any name."""
 
     def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
-        """Stores these files durably under a number, replacing those before. Returns the name of the tree. `known` is
-        what `known` returned for them, if the caller has asked."""
+        """Stores these files durably under a number, and replaces the previous set. Returns the name of the tree.
+        `known` is the result of the method `known` for these files, if the caller has it."""
 
     def tree_of(self, number: str) -> str | None:
         """Returns the name of the tree under a number; None if there is none."""

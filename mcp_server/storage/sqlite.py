@@ -1,16 +1,16 @@
-"""SQLite: the library in use, the stems of words by the tokenizer of its full-text index, which both engines use, and
-files of SQLite, used from async code without surprises.
+"""SQLite: the library in use, the stems of words from its full-text tokenizer (both engines use them), and databases
+for async code.
 
     database = await Database.open(path, prepare=schema)
     rows = await database.read(lambda connection: connection.execute("…").fetchall())
     await database.write(insert_everything)
 
-`read` and `write` take one synchronous function and run it whole on the connection's own thread, inside one
-transaction. There is no other way in: two tasks that share a connection and `await` between statements commit each
-other's half-done work.
+`read` and `write` take one synchronous function and run all of it on the connection's own thread, inside one
+transaction. Single statements cannot be awaited: two tasks that share a connection and `await` between statements would
+commit each other's unfinished work.
 
-This is the only place that knows aiosqlite. It uses its thread and queue (`_execute`, no public equivalent) rather
-than its statement-by-statement methods, for the reason above.
+Only this module uses aiosqlite. It uses aiosqlite's thread and queue (`_execute`; there is no public equivalent) rather
+than its methods for single statements, for the reason above.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def driver() -> Driver:
     if _loads_extensions(sqlite3):
         return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, True)
     try:
-        pysqlite3 = importlib.import_module("pysqlite3")  # has no types of its own
+        pysqlite3 = importlib.import_module("pysqlite3")  # it has no type hints
     except ImportError:
         pass
     else:
@@ -74,7 +74,7 @@ def _loads_extensions(module: Any) -> bool:
     connection = module.connect(":memory:")
     try:
         connection.enable_load_extension(True)
-    except (AttributeError, module.Error):  # left out when Python was built, or when its SQLite was
+    except (AttributeError, module.Error):  # Python or its SQLite was built without extensions
         return False
     finally:
         connection.close()
@@ -88,7 +88,7 @@ CREATE VIRTUAL TABLE temp.stems_out USING fts5vocab (temp, words_in, instance);
 
 
 MOST = 200_000
-"""Words that are cached for each connection, at most about 20 MB; a workspace of 100,000 passages has fewer."""
+"""Most words that are cached per connection (about 20 MB). A workspace of 100,000 passages has fewer words."""
 
 
 class Stems:
@@ -101,11 +101,11 @@ class Stems:
         connection.executescript(STEMMER)
 
     def learn(self, words: Iterable[str]) -> None:
-        """Looks up all unknown words at once. `numbers` does it too, for few words."""
+        """Looks up and caches all unknown words at once. `numbers` calls it if words are unknown."""
         asked = list(dict.fromkeys(words))
         new = [word for word in asked if word not in self._known]
         if len(self._known) + len(new) > MOST:
-            new = asked  # the cache is emptied: the known words are needed, too
+            new = asked  # `terms` will empty the cache, so the known words are looked up again
         if new:
             self.terms(new)
 
@@ -121,7 +121,7 @@ class Stems:
     def terms(self, words: Sequence[str]) -> list[str]:
         """Returns the stems as text, as in the keyword index's vocabulary, and caches their numbers.
 
-        A word that the tokenizer does not see (a lone combining sign) is its own stem.
+        A word that the tokenizer ignores (a lone combining sign) is its own stem.
         """
         self._connection.executemany("INSERT INTO temp.words_in (rowid, word) VALUES (?, ?)", enumerate(words))
         found = dict(self._connection.execute("SELECT doc, term FROM temp.stems_out WHERE offset = 0").fetchall())
@@ -137,15 +137,16 @@ T = TypeVar("T")
 Prepare = Callable[[sqlite3.Connection], None]
 
 BUSY_SECONDS = 30.0
-"""Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
+"""Seconds that a call waits for another process's transaction. Transactions are short; only a stalled machine takes
+this long."""
 
 
 class DatabaseBroken(Unavailable):
-    """The file is not a database, or is damaged. The caller moves it aside and rebuilds its content."""
+    """The file is not a database, or is damaged. The caller must move it aside and rebuild its content."""
 
 
 class Database:
-    """An open SQLite file in WAL mode, with one connection and one thread: for parallel reads open a second."""
+    """An open SQLite file in WAL mode, with one connection and one thread. For parallel reads, open it twice."""
 
     def __init__(self, path: Path, connection: aiosqlite.Connection, durable: bool = True) -> None:
         self.path = path
@@ -162,12 +163,12 @@ class Database:
         durable: bool = True,
         busy_seconds: float = BUSY_SECONDS,
     ) -> Database:
-        """Opens (and creates) the file. `prepare(connection)` runs once on its thread, outside a transaction:
-        extensions, functions.
+        """Opens the file, and creates it if it is missing. `prepare(connection)` runs once on the connection's thread,
+        outside a transaction, and may load extensions.
 
-        `durable` says whether a commit waits for the disk (state) or may be lost with the power, never with the
-        process (index). Raises DatabaseBroken for a file that is no database, Unavailable if it cannot be opened
-        here or stays locked.
+        If `durable`, a commit waits for the disk (state); otherwise a power cut may lose it, a crash of the process
+        cannot (index). Raises DatabaseBroken for a file that is not a database, Unavailable if it cannot be opened or
+        stays locked.
         """
         import aiosqlite
 
@@ -176,7 +177,7 @@ class Database:
         # by itself.
         connection._thread.daemon = True
         try:
-            with CancelScope(shield=True):  # if cancelled in between, nobody would close it
+            with CancelScope(shield=True):  # a cancelled caller would not close the connection
                 try:
                     await connection
                 except Exception:  # it could not be opened
@@ -197,8 +198,8 @@ class Database:
     async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
         """Returns `fn(connection)` after its transaction is committed. If it raises, the transaction is rolled back.
 
-        Without `waits` the commit does not wait for the disk: a crash of the process does not lose it, a power cut
-        may, until the next commit that waits.
+        Without `waits`, the commit does not wait for the disk: a power cut may lose it until the next commit that
+        waits, a crash of the process cannot.
         """
         return await self._run("BEGIN IMMEDIATE", fn, "COMMIT", waits=waits)
 
@@ -207,7 +208,7 @@ class Database:
         return await self.outside(lambda raw: int(raw.execute("PRAGMA data_version").fetchone()[0]))
 
     async def close(self) -> None:
-        """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
+        """Closes the file, also if the caller is being cancelled. A second call does nothing."""
         if self._open:
             self._open = False
             with CancelScope(shield=True):  # the thread needs the running event loop
@@ -240,7 +241,8 @@ class Database:
         """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
         if not self._open:
             raise Unavailable(
-                f"{self.path.name} is closed: the memory is opened anew, or the server shuts down. Repeat the call"
+                f"{self.path.name} is closed, because the memory is being reopened or the server is shutting down; "
+                "repeat the call"
             )
         try:
             result: T = await self._connection._execute(fn, self._connection._conn)  # type: ignore[no-untyped-call]
@@ -289,7 +291,8 @@ class ReplaceableDatabase(Database):
         return self._inode << 32 | version
 
     async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Reopens a file that was replaced or is damaged."""
+        """Returns the same as `Database.outside`. Reopens the file first if it was replaced. A damaged file is
+        replaced, and Unavailable is raised."""
         try:
             is_same = self.path.stat().st_ino == self._inode
         except OSError:  # it was deleted
@@ -302,7 +305,7 @@ class ReplaceableDatabase(Database):
         except DatabaseBroken as error:
             await self._reopen(used)
             raise Unavailable(
-                f".local/{self.path.name} was damaged and is replaced; what it knew is read back from transcripts. "
+                f".local/{self.path.name} was damaged and was replaced; its content is read back from the transcripts. "
                 "Repeat the call"
             ) from error
 
@@ -353,7 +356,7 @@ async def _created(path: Path, tables: Prepare) -> Database:
 
 def _connect(path: Path, prepare: Prepare | None, durable: bool, busy_seconds: float) -> sqlite3.Connection:
     """Opens a connection, on its thread. Retries, because switching to WAL ignores the busy handler."""
-    # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
+    # SQLite would create a file that everybody can read; -wal and -shm get the mode of this file.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     deadline = time.monotonic() + busy_seconds
     while True:
@@ -389,7 +392,7 @@ def _primary_code(error: BaseException) -> int:
 
 
 def _explained(error: Exception, path: Path) -> Unavailable | None:
-    """Returns our error for a problem with the file; None for other errors, such as wrong SQL."""
+    """Returns the error to raise for a problem with the file; None for other errors, such as wrong SQL."""
     if not isinstance(error, (sqlite3.Error, driver().error)):
         return None
     where = f".local/{path.name}" if path.parent.name == ".local" else str(path)

@@ -35,16 +35,16 @@ _PUT = (
 
 
 PLACES = 100
-"""Values that one statement reads."""
+"""Most values that one statement reads."""
 
 
 class Dialect:
-    """The differences of an engine's SQL. `parts` are the names of the tables and:
+    """The SQL in which the engines differ. `parts` has the names of the tables, and:
 
-    `here`   begins a condition: only rows of this workspace
-    `ws_`    begins a list of columns, and `ws` a list of values: the workspace's number
-    `among`  ends a condition: in a list, which is bound as `array` makes it
-    `same`   compares two values, which may be NULL
+    `here`   the beginning of a condition: selects the rows of this workspace
+    `ws_`    the beginning of a list of columns, and `ws` of a list of values: the workspace's number
+    `among`  the end of a condition: the value is in a list, which is bound as `array` returns it
+    `same`   an operator that compares two values, which may be NULL
     """
 
     def __init__(self, mark: str, array: Callable[[list[Any]], Any], parts: Mapping[str, str]) -> None:
@@ -62,7 +62,7 @@ class Transaction:
         self._dialect = dialect
 
     def run(self, statement: str, *values: object) -> Any:
-        """Runs a statement, and returns its cursor. Lists are for `among`. Texts become `storable`."""
+        """Runs a statement, and returns its cursor. Lists are values for `among`. Texts are made `storable`."""
         return self._connection.execute(self._dialect.statement(statement), self._bound(values))
 
     def rows(self, statement: str, *values: object) -> list[Any]:
@@ -88,18 +88,19 @@ class Store(Protocol):
 
 
 class Tables:
-    """The tables of the state."""
+    """Runs statements on the tables of the state."""
 
     def __init__(self, store: Store, dialect: Dialect) -> None:
         self.store = store
         self.dialect = dialect
 
     def read(self, work: Callable[[Transaction], T]) -> Awaitable[T]:
-        """Returns `work(transaction)`; its queries see one moment."""
+        """Returns `work(transaction)`. All its queries see the same snapshot."""
         return self.store.read(lambda connection: work(Transaction(connection, self.dialect)))
 
     def write(self, work: Callable[[Transaction], T], *, waits: bool = True) -> Awaitable[T]:
-        """Returns `work(transaction)`. Without `waits` a power cut may lose it, a crash of the process cannot."""
+        """Returns `work(transaction)` after the commit. Without `waits`, the commit does not wait for the disk: a power
+        cut may lose it, a crash of the process cannot."""
         return self.store.write(lambda connection: work(Transaction(connection, self.dialect)), waits=waits)
 
     def rows(self, statement: str, *values: object) -> Awaitable[list[Any]]:
@@ -128,7 +129,7 @@ class State(Tables, ABC):
 
     @abstractmethod
     def data_version(self) -> Awaitable[int]:
-        """Returns a number that changes when another process changes something."""
+        """Returns a number that changes when another process changes the state."""
 
     # sessions and source keys
 
@@ -144,7 +145,7 @@ class State(Tables, ABC):
     def save_session(
         self, row: SessionRow, keys: Sequence[TurnKey] = (), entries: Mapping[Place, Any] = MappingProxyType({})
     ) -> Awaitable[None]:
-        """Writes the session's row, adds the keys of newly recorded turns, and writes small values by place."""
+        """Writes the session's row, adds the keys of newly recorded turns, and writes the values of `entries`."""
         values = (
             *(row.session, row.path, row.status, row.project, row.kind, row.delivery, row.title),
             *(stored_moment(row.opened), stored_moment(row.last_arrival), row.turns),
@@ -180,7 +181,7 @@ class State(Tables, ABC):
         return self.value("SELECT count(*) FROM {turn_key} WHERE {here}session = ? AND role = ?", session, role)
 
     def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Awaitable[Recorded]:
-        """Returns what is needed to record an arriving turn, and to tell whether it is a repeat."""
+        """Returns the data that is needed to record an arriving turn, and to decide whether it is a repeat."""
         one = f"SELECT {_KEY} FROM {{turn_key}} WHERE {{here}}session = ?"
 
         def ask(transaction: Transaction) -> Recorded:
@@ -198,7 +199,7 @@ class State(Tables, ABC):
     ) -> Awaitable[Known]:
         """Returns the recorded turns that match an arriving sequence of `(role, sha, turn_id)`.
 
-        With `anywhere`, ids are unique beyond the session: other sessions are searched too.
+        With `anywhere`, the ids are unique in all sessions, and other sessions are searched for them too.
         """
         ids = [turn_id for _, _, turn_id in arriving]
         shas = sorted({sha for _, sha, _ in arriving})
@@ -249,9 +250,9 @@ class State(Tables, ABC):
         return self.read(count)
 
     async def scrub(self, request: Forgotten) -> str:
-        """Removes the text of a request from all rows, and from the disk what deleted rows left there.
+        """Removes the text of a request from all rows, and the traces of deleted rows from the disk.
 
-        Returns a sentence about what is left on the disk, or "".
+        Returns a sentence about traces that are left on the disk, or "".
         """
 
         def clean(transaction: Transaction) -> None:
@@ -272,12 +273,12 @@ class State(Tables, ABC):
 
     @abstractmethod
     def _wipe(self) -> Awaitable[str]:
-        """Overwrites the space of deleted rows, as far as the engine can. Returns as `scrub`."""
+        """Overwrites the space of deleted rows, as far as the engine can. Returns the same as `scrub`."""
 
     async def empty(self, kept: Iterable[str]) -> None:
         """Deletes everything except folder ids and the entries of these namespaces.
 
-        The transcripts must be read back afterwards. Only for a process that is alone on the workspace.
+        The transcripts must be read back afterwards. Call it only if no other process uses the workspace.
         """
         spared = list(kept)
 
@@ -335,7 +336,8 @@ class State(Tables, ABC):
         return self.read(lambda transaction: read_entries(transaction, [place]).get(place))
 
     def get_all(self, places: Sequence[Place]) -> Awaitable[list[Any]]:
-        """Returns the values at these places (namespace and key), in their order, as of one moment; None if missing."""
+        """Returns the values at these places (namespace and key), in their order, from one snapshot; None if
+        missing."""
 
         def ask(transaction: Transaction) -> list[Any]:
             return list(map(read_entries(transaction, places).get, places))
@@ -346,13 +348,13 @@ class State(Tables, ABC):
         return self.read(lambda transaction: _entries(transaction, namespace))
 
     def entries_of(self, *namespaces: str) -> Awaitable[list[dict[str, Any]]]:
-        """Returns the values of each of these namespaces by key, as of one moment."""
+        """Returns the values of each of these namespaces by key, from one snapshot."""
         return self.read(lambda transaction: [_entries(transaction, namespace) for namespace in namespaces])
 
     def session_and_entries(
         self, session: str, places: Sequence[Place], namespaces: Sequence[str] = ()
     ) -> Awaitable[tuple[SessionRow | None, list[Any], list[dict[str, Any]]]]:
-        """Returns a session, the values at these places, and the values of these namespaces by key, as of one moment;
+        """Returns a session, the values at these places, and the values of these namespaces by key, from one snapshot;
         None for a missing session or value."""
 
         def ask(transaction: Transaction) -> tuple[SessionRow | None, list[Any], list[dict[str, Any]]]:
@@ -366,7 +368,7 @@ class State(Tables, ABC):
         return [key for (key,) in await self.rows(statement, namespace)]
 
     def put(self, namespace: str, key: str, value: Any, *, waits: bool = True) -> Awaitable[None]:
-        """Stores a JSON value. Without `waits` a power cut may lose it, a crash of the process cannot."""
+        """Stores a JSON value. `waits` is as in `write`."""
         stored = json.dumps(value)
         return self.write(lambda transaction: transaction.run(_PUT, namespace, key, stored) and None, waits=waits)
 
@@ -401,12 +403,12 @@ class State(Tables, ABC):
         return self.write(apply, waits=waits)
 
     def _locked(self, transaction: Transaction, places: Sequence[Place]) -> dict[Place, Any]:
-        """Returns the stored values at these places, which no other transaction changes meanwhile."""
+        """Returns the stored values at these places, and prevents other transactions from changing them meanwhile."""
         return read_entries(transaction, places)
 
     async def session_entry(self, namespace: str, session: str, waiting: str) -> tuple[Any, int, tuple[str, str], bool]:
         """Returns an entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn
-        ("" for none), and whether the namespace `waiting` has entries, as of one moment."""
+        ("" for none), and whether the namespace `waiting` has entries, all from one snapshot."""
         turns = "FROM {turn_key} WHERE {here}session = ?"
         rows = await self.rows(
             "SELECT (SELECT value FROM {entry} WHERE {here}namespace = ? AND key = ?), "
@@ -430,11 +432,12 @@ def _entries(transaction: Transaction, namespace: str) -> dict[str, Any]:
 
 
 def read_entries(transaction: Transaction, places: Sequence[Place], lock: str = "") -> dict[Place, Any]:
-    """Returns the stored values at these places; missing ones are left out. `lock` ends the queries."""
+    """Returns the stored values at these places; missing ones are left out. `lock` is appended to the queries."""
     found: dict[Place, Any] = {}
     for first in range(0, len(places), PLACES):
         some = places[first : first + PLACES]
-        these = " OR ".join(["namespace = ? AND key = ?"] * len(some))  # SQLite reads the whole table for a list
+        # Not a list of pairs, for which SQLite would read the whole table.
+        these = " OR ".join(["namespace = ? AND key = ?"] * len(some))
         statement = f"SELECT namespace, key, value FROM {{entry}} WHERE {{here}}({these}){lock}"
         for namespace, key, stored in transaction.rows(statement, *(part for place in some for part in place)):
             if (value := json.loads(stored)) is not None:

@@ -1,7 +1,7 @@
 """Topics in storage: the files in `topics/`, and the stored activations.
 
 Values that are computed from the files are cached until a file changes: reading costs one `stat` per file, and only
-changed files are parsed again. A broken file is named in `problems` and does not affect the others. Activations are
+changed files are parsed again. A broken file is listed in `problems` and does not affect the others. Activations are
 entries of the state, each read and changed in one transaction:
 
 Namespace `topics`             session → its active topics (`Activations`)
@@ -29,7 +29,7 @@ from mcp_server.topics.topic import Activations, Payload, Topic
 ACTIVE, WAITING, SCHEDULE, CUT_OFF = "topics", "topic deliveries", "topic schedule", "topic troubles"
 
 MOST_WAITING = 50
-"""Events of a project that wait for its next conversation; older ones are dropped."""
+"""Most events that wait for a project's next conversation; older ones are dropped."""
 
 Change = Callable[[Activations], Activations]
 Entries = Mapping[Place, Any]
@@ -37,7 +37,7 @@ Entries = Mapping[Place, Any]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event from outside that activates a topic. `by` names the sender in words."""
+    """An external event that activates a topic. `by` describes the sender."""
 
     topic: str
     by: str
@@ -56,13 +56,13 @@ class SessionTopics:
 
 
 async def session_topics(state: State, session: str) -> SessionTopics:
-    """Returns the active topics of a session with its position, as of one moment."""
+    """Returns the active topics of a session with its position, from one snapshot."""
     active, exchanges, last, waiting = await state.session_entry(ACTIVE, session, WAITING)
     return SessionTopics(Activations.from_json(active), exchanges, last, waiting)
 
 
 async def change(state: State, session: str, how: Change, *, waits: bool = True) -> tuple[Activations, Activations]:
-    """Changes the active topics of a session. Returns them before and after; equal ones are not written."""
+    """Changes the active topics of a session, and writes them if they differ. Returns them before and after."""
     place = ACTIVE, session
 
     def changed(stored: Entries) -> tuple[tuple[Activations, Activations], Entries]:
@@ -82,8 +82,9 @@ async def deliver(
 ) -> bool:
     """Changes the active topics of several sessions in one transaction; `changes` is by session.
 
-    Without `changes`, the events wait for the next session of `project` (GLOBAL: of any). `ran` is a schedule and the
-    moment up to which it has fired. Returns False, and writes nothing, if another process has recorded that moment.
+    Without `changes`, the events wait for the next session of `project` (GLOBAL: of any project). `ran` is a schedule
+    and the moment up to which it has fired. Returns False, and writes nothing, if another process has already recorded
+    that moment.
     """
     waiting = WAITING, project
 
@@ -105,7 +106,7 @@ async def deliver(
 
 
 async def last_ran(state: State) -> dict[str, datetime]:
-    """Returns for each schedule when it fired last."""
+    """Returns the time at which each schedule fired last."""
     return {name: datetime.fromisoformat(at) for name, at in (await state.entries(SCHEDULE)).items()}
 
 
@@ -130,7 +131,7 @@ async def take(state: State, session: str, projects: Iterable[str], how: Callabl
 
 
 def _changed(stored: Entries, changes: Mapping[str, Change]) -> dict[Place, Any]:
-    """Returns the new entries of the sessions, with their changes, whose active topics differ afterwards."""
+    """Applies these changes, and returns the new entries of the sessions whose active topics differ afterwards."""
     written: dict[Place, Any] = {}
     for session, how in changes.items():
         before = Activations.from_json(stored.get((ACTIVE, session)))
@@ -146,13 +147,13 @@ TOPICS = "topics/"
 PEOPLE = "knowledge/people/"
 
 FEW, LOOK_AGAIN = 100, 1.0
-"""With more than FEW topics, the files are checked at most once in LOOK_AGAIN seconds, because it takes milliseconds.
-"""
+"""With more than FEW topics, the files are checked at most once in LOOK_AGAIN seconds, because a check takes
+milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSet:
-    """The topics at one moment by name, ordered by path. `problems` are sentences with file and line. `people` are the
+    """A snapshot of the topics by name, ordered by path. `problems` are sentences with file and line. `people` are the
     files of `knowledge/people/`."""
 
     topics: Mapping[str, Topic] = field(default_factory=dict)
@@ -169,7 +170,7 @@ class TopicSet:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The content of a file of this size and time."""
+    """A parsed topic file. `stamp` is the size and mtime (ns) of the file when it was read."""
 
     stamp: tuple[int, int]
     topic: Topic | None
@@ -224,7 +225,7 @@ class TopicFiles:
 
 
 def _by_name(read: Mapping[str, _Read], people: tuple[str, ...]) -> TopicSet:
-    """Returns all topics by name; of two with the same name, the first."""
+    """Returns all topics by name. If several have the same name, keeps the first and reports the others."""
     topics: dict[str, Topic] = {}
     problems: list[str] = []
     for one in read.values():
@@ -238,6 +239,6 @@ def _by_name(read: Mapping[str, _Read], people: tuple[str, ...]) -> TopicSet:
 
 
 def named(topics: TopicSet, name: str) -> Topic | None:
-    """Returns the topic of a name, in any spelling, or of a path; None if there is none."""
+    """Returns the topic with this name (in any spelling) or path; None if there is none."""
     by_path = {topic.path: topic for topic in topics.topics.values()}
     return topics.topics.get(name) or by_path.get(name) or topics.topics.get(slugify(name.removesuffix(".md")))

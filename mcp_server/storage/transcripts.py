@@ -30,7 +30,7 @@ from mcp_server.text.transcript_head import file_id, slug_in
 FOLDER = "raw/conversations"
 _HEAD_BYTES = 64 * 1024
 MOST_CACHED, LARGEST_CACHED = 4, 500_000
-"""Parsed transcripts that are cached, and the size in bytes up to which one is."""
+"""Most parsed transcripts in the cache, and the greatest size (bytes) of a cached one."""
 
 _FIRST_NUMBER = re.compile(rb'^<!-- \{"turn":(\d{1,15}),', re.MULTILINE)
 
@@ -45,7 +45,7 @@ class Transcripts:
     def create(self, head: TranscriptHead, *turns: Turn, sealed: bool = False) -> tuple[str, int]:
         """Writes a new transcript with its first turns, atomically. Returns its path and its size in bytes.
 
-        With `sealed` the conversation is over, and the file read-only.
+        With `sealed`, the conversation has ended, and the file is read-only.
         """
         data = (render_head(head) + _rendered(turns, head.started)).encode()
         for path in _paths(head):
@@ -67,12 +67,13 @@ class Transcripts:
         """Appends one or several turns, or a memory operation after turn `turn_number`. Returns the new size in bytes.
 
         `offset` is the end of the intact file (`complete_bytes`, or the last append's result); the rest of a crashed
-        append is cut off. `last_at` is the time of the block before. A crash may leave the first of several turns.
-        Raises Conflict if intact turns follow `offset`, Refused if the transcript is sealed.
+        append after it is removed. `last_at` is the time of the previous block. After a crash, only the first of
+        several turns may be in the file. Raises Conflict if intact turns follow `offset`, Refused if the transcript is
+        sealed.
         """
         found = self._files.stat(path)
         if found.sealed:
-            raise Refused(f"{path} is sealed: the conversation is over; what is said now opens a new transcript")
+            raise Refused(f"{path} is sealed, because the conversation has ended; new turns start a new transcript")
         if found.size > offset:
             tail = self.tail(path, offset, 1, 0, last_at or datetime.fromtimestamp(0, UTC))
             if tail.complete_bytes:
@@ -86,7 +87,7 @@ class Transcripts:
     def read(self, path: str) -> Transcript:
         """Returns the whole transcript. Raises NotFound, or Invalid with file and field.
 
-        A file that has not changed since it was read is not parsed again: one call reads it several times.
+        An unchanged file is not parsed again, because one call may read it several times.
         """
         version = self._files.version(path)
         known = self._read.pop(path, None)
@@ -102,16 +103,16 @@ class Transcripts:
         return known[1]
 
     def tail(self, path: str, offset: int, first_line: int, last_number: int, last_at: datetime) -> Tail:
-        """Returns the part after byte `offset`, where line `first_line` begins. Its sizes count from there."""
+        """Returns the part after byte `offset`, where line `first_line` begins. Its sizes are relative to `offset`."""
         data = self._files.read_bytes(path, offset)
         return parse_tail(_decode(data), first_line, last_number, last_at)
 
     def last_compaction(self, path: str) -> int | None:
-        """Returns the number of the last turn that marks a compaction, without parsing; None for none."""
+        """Returns the number of the last turn that marks a compaction, without parsing; None if there is none."""
         data = self._files.read_bytes(path)
         header = f" — system ({COMPACTION})\n".encode()
         at = data.rfind(header)
-        while at >= 0:  # in a message, a line that looks like a header begins with a backslash
+        while at >= 0:  # in messages, lines that look like a header are escaped with a backslash
             line = data.rfind(b"\n", 0, at) + 1
             number = _FIRST_NUMBER.match(data, at + len(header))
             if number and data.startswith(b"## ", line):
@@ -124,9 +125,9 @@ class Transcripts:
         return parse(_decode(self._beginning(path)), path).head
 
     def replace_head(self, path: str, head: TranscriptHead, *, sealed: bool = False) -> int:
-        """Replaces the front matter of an open transcript and moves no line. Returns the new size in bytes.
+        """Replaces the front matter of an open transcript without moving any line. Returns the new size in bytes.
 
-        With `sealed` the conversation is over, and the file becomes read-only.
+        With `sealed`, the conversation has ended, and the file becomes read-only.
         """
         before = self._files.read_bytes(path)
         intact = before[: parse(_decode(before), path).complete_bytes]
@@ -146,7 +147,7 @@ class Transcripts:
             try:
                 start = self._beginning(path)
                 head = parse(_decode(start), path).head
-            except ContextManagerError:  # `doctor` names broken files
+            except ContextManagerError:  # `doctor` reports broken files
                 continue
             if head.session_id == session_id:
                 number = _FIRST_NUMBER.search(start)
@@ -154,7 +155,7 @@ class Transcripts:
         return [path for _, _, path in sorted(found)]
 
     def _beginning(self, path: str) -> bytes:
-        """Returns the beginning of a transcript with the whole front matter, usually also with the first turn."""
+        """Returns the beginning of a transcript with the complete front matter, usually also with the first turn."""
         start = self._files.read_bytes(path, 0, _HEAD_BYTES)
         whole = len(start) < _HEAD_BYTES or split_front_matter(_decode(start)).body_line > 1
         return start if whole else self._files.read_bytes(path)

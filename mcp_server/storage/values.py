@@ -49,8 +49,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class LiveSetCounts:
-    """A live set after a change: the reading now and earlier ones (oldest first; the last one however old it is), and
-    the number of chunks that are live, cold, and shortened."""
+    """The size of a live set: its current reading, earlier readings (oldest first; the most recent one is included even
+    if it is old), and the number of chunks that are live, cold, and shortened."""
 
     now: Reading
     earlier: tuple[Reading, ...]
@@ -82,7 +82,7 @@ class SessionState:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> SessionState:
-        """Returns the state that `to_json` was called on; missing parts are empty."""
+        """Returns the state from the result of `to_json`; missing parts are empty."""
         live = stored.get("live") or {}
         rows = tuple(tuple(row) for row in live.get("rows", ()))
         return cls(stored.get("entries") or {}, tuple(live.get("columns", CHUNK_COLUMNS)), rows)
@@ -131,7 +131,7 @@ Place = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class Folder:
     """The folders of a workspace on this machine: `root` has its files, `local` is its `.local/`. Both raise
-    Unavailable if it has none. `name` is where the workspace is, for people."""
+    Unavailable if the workspace is on PostgreSQL. `name` is the workspace's location, for messages."""
 
     name: str
     _places: tuple[Path, Path] | None = None
@@ -162,8 +162,8 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A notice that something changed. `kind` is turn, file, index or session; `path` and `session` are the changed
-    ones, if known."""
+    """A change in a workspace. `kind` is turn, file, index or session. `path` and `session` tell what changed, if it is
+    known."""
 
     kind: str
     path: str | None = None
@@ -174,14 +174,14 @@ Listener: TypeAlias = "MemoryObjectReceiveStream[Change]"
 """A stream of changes. `receive_nowait` raises anyio.WouldBlock if there is none."""
 
 MOST_FRESH = 1_000
-"""Changed files that are remembered; beyond that the oldest are dropped."""
+"""Most files in `Changes.fresh`; above that the oldest are dropped."""
 
 
 @dataclass(slots=True)
 class Changes:
     """A fan-out: every listener gets every change that is published after it began to listen.
 
-    `indexed` is True while some process indexes changes; only then is it worth waiting for the index. `fresh` are the
+    `indexed` is True while some process indexes changes; otherwise waiting for the index is useless. `fresh` has the
     changed files that searches may not see yet, each with the number that `settled` expects.
     """
 
@@ -191,7 +191,7 @@ class Changes:
     _published: int = 0
 
     def settled(self, seen: Mapping[str, int]) -> None:
-        """Removes these files from `fresh`, unless they changed since: searches see them."""
+        """Removes files that searches see now from `fresh`, unless they changed again. `seen` has their numbers."""
         for path, number in seen.items():
             if self.fresh.get(path) == number:
                 del self.fresh[path]
@@ -234,7 +234,7 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session as the state knows it. `kind` and `delivery` are None until a call names them."""
+    """A session's row in the state. `kind` and `delivery` are None until a call sets them."""
 
     session: str
     path: str
@@ -264,11 +264,12 @@ class Recorded:
 @dataclass(frozen=True, slots=True)
 class Depth:
     """The number of passages that a search fetches before it ranks: by `words`, by `meaning`, derived `lines` by words,
-    and the best units whose neighbours are fetched too (`around`).
+    and the number of best units whose neighbors are fetched too (`around`).
 
-    `postings` is the greatest total number of passages that contain the fetching words, about 0.7 µs each; more common
-    words only rank. `meaning`: among 100,000 passages sqlite-vec takes 31 ms for 100 neighbours and 46 ms for 200, and
-    200 find no more answers (`bench retrieval`). `lines`: most turns have no derived line.
+    `postings` limits the total number of passages that contain the words by which a search fetches; each costs about
+    0.7 µs. More common words are used only to rank. `meaning`: among 100,000 passages sqlite-vec takes 31 ms for 100
+    neighbors and 46 ms for 200, and 200 find no more answers (`bench retrieval`). `lines` can be small, because most
+    turns have no derived line.
     """
 
     postings: int = 10_000
@@ -307,8 +308,8 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """A search of the index. `filters` has the query's operators, such as `since:`; `text` is the rest of it. `said` is
-    the message alone, if `text` has further words."""
+    """A search of the index. `filters` has the query's operators, such as `since:`; `text` is the rest of the query. If
+    `text` has more words than the message, `said` is the message alone."""
 
     text: str
     filters: Filters
@@ -318,15 +319,15 @@ class IndexQuery:
 
 
 TurnsNear = Callable[[str, Sequence[Source]], Mapping[Source, Exchange]]
-"""Returns how near turns and their neighbors are to a text; nothing for a turn without a vector."""
+"""Returns the similarity of turns and their neighbors to a text. Turns without a vector are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Passages that may answer a query. `asked` goes to `ranking.rank` together with the candidates of `found`.
+    """Passages that may answer a query. `asked` and the candidates of `found` are the arguments of `ranking.rank`.
 
     `frequencies` (of the words of `asked.lookup`) and `passages` are counted within the filters, for the gate. `used`
-    is the way of searching; "scan" if the index could not be used. `generation` is the index's number.
+    is the search method; "scan" if the index could not be used. `generation` is the index's number.
     """
 
     asked: query.Query

@@ -1,7 +1,8 @@
-"""The content of a whole workspace, as it moves between storage engines: rows of the state, git's history, and files.
+"""The content of a whole workspace in an export: rows of the state, git's history, and files.
 
 Each engine has `dump`, which writes a workspace to a `Sink`, and `load`, which fills an empty one from a `Source`.
-Histories of git move as bundles and streams.
+A git history is moved as a bundle. For PostgreSQL, `versions` reads the versions of files from a git history, and
+`fast_import` builds a git history from them.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ ORDERS: Mapping[str, str] = {
     "entry": "namespace, key",
     "live_chunk": "session, id",
 }
-"""The order in which the rows of each table move, so that two exports of the same state have the same bytes."""
+"""The order in which the rows of each table are exported, so that two exports of the same state have the same bytes."""
 
 OF_AN_ENGINE = ("state", "git", "in git")
-"""Namespaces of entries about the storage itself. They do not move."""
+"""Namespaces of entries about the storage engine itself. They are not exported."""
 
 MOVED_LOCAL = tuple(f"{LOCAL}/{name}" for name in ("checkpoints", "cold-storage", "logs", "pending", "recovered"))
-"""Folders in `.local/` that move. The others are made again (index, briefs) or belong to one machine (its settings,
-the records of installed clients, tokens)."""
+"""Folders in `.local/` that are exported. The others can be rebuilt (index, briefs) or belong to one machine (its
+settings, the records of installed clients, tokens)."""
 
 BUNDLE = f"{LOCAL}/history.bundle"
-"""The git history of a workspace before it moved to PostgreSQL, in git's own format."""
+"""The git history of a workspace before its import into PostgreSQL, as a git bundle."""
 
 EXPORT = ".memory"
-"""The folder of an export that has state, history and the list of files."""
+"""The folder in an export that has the state, the history and the list of files."""
 
 PART_BYTES = 1 << 20
-"""Bytes of a file that are in memory at a time."""
+"""Most bytes of a file that are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Sink(Protocol):
 
 
 class Source(Protocol):
-    """A whole workspace that is stored somewhere else. `history` unpacks into a folder of the caller."""
+    """A whole workspace that is stored somewhere else. `history` writes the bundle into a folder of the caller."""
 
     def rows(self) -> Iterator[tuple[str, tuple[Any, ...]]]: ...
     def history(self, folder: Path) -> MovedHistory | None: ...
@@ -108,7 +109,7 @@ _PLAIN = tuple(
     for part in ("-c", name)
 )
 MOST_NAMED = 20
-"""Files that a commit message names."""
+"""Most files that a commit message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def dump_history(folder: Path, branch: str, sink: Sink) -> None:
     """Writes all branches and tags of a repository to `sink` as a bundle; nothing if there are none. `branch` is the
     one that is checked out.
 
-    Nothing of the repository's own packs is reused, so that equal histories give equal bytes.
+    Does not reuse the repository's packs, so that equal histories give equal bytes.
     """
     named = refs(folder)
     if not named:
@@ -154,7 +155,7 @@ def dump_history(folder: Path, branch: str, sink: Sink) -> None:
 
 
 def new_repository(folder: Path, branch: str, *, bare: bool = True) -> None:
-    """Makes an empty repository whose HEAD is a branch without a commit."""
+    """Creates an empty repository whose HEAD is a branch without a commit."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "check-ref-format", f"refs/heads/{branch}")
     git(folder, "init", "--quiet", *(["--bare"] if bare else []))
@@ -166,7 +167,7 @@ def tip_of(folder: Path, branch: str) -> str | None:
 
 
 def read_bundle(bundle: Path, folder: Path, branch: str, *, bare: bool = False) -> None:
-    """Makes a new repository with all branches and tags of a bundle. Raises Invalid for a damaged bundle."""
+    """Creates a repository with all branches and tags of a bundle. Raises Invalid for a damaged bundle."""
     new_repository(folder, branch, bare=bare)
     try:
         wanted = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
@@ -208,8 +209,8 @@ def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterat
 
 
 def fast_import(folder: Path, commits: Iterable[NewCommit], tip: str | None, branch: str) -> str | None:
-    """Makes commits on top of `tip`, and returns the last one. The branch moves only if all were made, also away from
-    other commits than `tip`."""
+    """Creates commits on top of `tip`, and returns the last one. Moves the branch only after all were created, even if
+    it does not point to `tip`."""
     with _running(folder, "fast-import", "--quiet", "--force", "--done", "--date-format=raw") as (out, _):
         if tip is not None:
             out.write(f"reset refs/heads/{branch}\nfrom {tip}\n\n".encode())
@@ -233,7 +234,7 @@ def fast_import(folder: Path, commits: Iterable[NewCommit], tip: str | None, bra
 
 
 def _fields(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yields what NUL ends in a stream."""
+    """Yields the NUL-terminated fields of a stream."""
     held = b""
     while part := stream.read(PART_BYTES):
         *whole, held = (held + part).split(b"\0")

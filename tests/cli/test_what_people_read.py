@@ -178,7 +178,7 @@ def test_the_passages_of_a_search_are_paragraphs_in_a_terminal_of_80_columns(
         (["session", "show", "ses_nope"], 1, ["no session 'ses_nope'", "`session list` shows them"]),
         (["checkpoint", "show", "nope"], 1, ["no checkpoint 'nope'", "lists them"]),
         (["recover", "nope"], 1, ["'nope' names nothing to recover", "`recover` lists"]),
-        (["read", "knowledge/none.md"], 1, ["no file 'knowledge/none.md'", "search finds what is stored"]),
+        (["read", "knowledge/none.md"], 1, ["no file 'knowledge/none.md'", "use search to find stored texts"]),
         (["import", "nothing.zip"], 2, ["'nothing.zip' does not exist", "import --help"]),
         (["search", "pump", "--limt", "3"], 2, ["No such option '--limt'", "Did you mean '--limit'?"]),
         (["search", "pump", "--since", "soon"], 1, ["since='soon' is not a date", "2026-05-08"]),

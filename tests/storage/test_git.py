@@ -106,7 +106,7 @@ def test_a_file_is_read_as_it_was(root: Path) -> None:
     for at in ("2020-04-30", "nothing", "--help", "HEAD:a.md", "a b", ""):
         with pytest.raises(NotFound):
             git.show("a.md", at)
-    with pytest.raises(NotFound, match="was not there"):
+    with pytest.raises(NotFound, match="did not exist"):
         git.show("c.md", "HEAD")
     with pytest.raises(Invalid, match="binary"):
         git.show("b.bin", "HEAD")

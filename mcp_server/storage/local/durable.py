@@ -1,6 +1,6 @@
 """Durable, atomic writes: a crash leaves the old file or the new one, and an acknowledged write is on disk.
 
-Paths are real and checked by the caller; `path` is the file's name in messages. OSErrors are not translated.
+The caller resolves and checks the paths; `path` is the file's name in messages. OSErrors are not translated.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TEMPORARY = re.compile(r"\.cm-[0-9a-f]{16}\.tmp")
 """Names of temporary files; `remove_abandoned` deletes those that a crash left."""
 
 NEW_SECONDS = 10.0
-"""A temporary file younger than this may belong to a writer that has not locked it yet."""
+"""A temporary file younger than this is never deleted, because its writer may not have locked it yet."""
 
 LONGEST_WRITE_SECONDS = 3600.0
 """If files cannot be locked, a temporary file older than this is abandoned."""
 
 BUSY_SECONDS = 2.0
-"""Time for which Windows may refuse to replace a file that another program reads."""
+"""Seconds for which a replacement is retried while Windows refuses it because another program reads the file."""
 
 _BINARY = getattr(os, "O_BINARY", 0)
 
@@ -47,7 +47,7 @@ def opened(real: Path) -> BinaryIO:
 
 
 def contents(places: Mapping[str, Path | None]) -> dict[str, bytes | None]:
-    """Returns the bytes of the files that exist, by name; None for a file without a place or that cannot be read."""
+    """Returns the bytes of the files that exist, by name; None for a file that has no path or cannot be read."""
     found: dict[str, bytes | None] = {}
     for name, real in places.items():
         try:
@@ -78,7 +78,7 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
 def put_all(folder: Path, places: Mapping[Path, bytes], *, synced: bool) -> None:
     """Replaces each file of `folder` atomically; the folder is synced once, at the end.
 
-    Without `synced` nothing is synced: a crash of the machine (not of the process) may leave files empty or missing.
+    Without `synced`, nothing is synced: a crash of the machine (not of the process) may leave files empty or missing.
     """
     make_folders(folder)
     for real, data in places.items():
@@ -97,7 +97,7 @@ def append(real: Path, data: bytes, at_offset: int, path: str) -> int:
     try:
         found = os.fstat(handle)
         if found.st_size < at_offset:
-            raise Conflict(f"{path} has {found.st_size} bytes, {at_offset} were expected; another program cut it")
+            raise Conflict(f"{path} has {found.st_size} bytes, but {at_offset} were expected; another program cut it")
         if found.st_size > at_offset:
             os.ftruncate(handle, at_offset)
         try:
@@ -115,7 +115,7 @@ def append(real: Path, data: bytes, at_offset: int, path: str) -> int:
 
 
 def make_folders(folder: Path) -> None:
-    """Makes a folder and its parents with mode 0700. A new folder's name is synced before files are put into it."""
+    """Creates a folder and its parents with mode 0700. Syncs the name of a new folder before files are put into it."""
     if folder.is_dir():
         return
     make_folders(folder.parent)
@@ -145,7 +145,7 @@ def replace(temporary: Path, real: Path) -> None:
 
 
 def delete(real: Path) -> None:
-    """Deletes a file, also a read-only one, which Windows would refuse."""
+    """Deletes a file, also a read-only one, which Windows otherwise refuses."""
     if os.name == "nt":
         real.chmod(0o600)
     real.unlink()
@@ -173,7 +173,7 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def _is_abandoned(temporary: Path) -> bool:
-    """Returns whether no living process is writing a temporary file: its writer keeps it locked."""
+    """Returns whether no running process is writing a temporary file. Its writer keeps it locked."""
     try:
         age = time.time() - temporary.stat().st_mtime
         if age < NEW_SECONDS:
@@ -205,10 +205,8 @@ def _lock(handle: int) -> bool | None:
 
 @contextlib.contextmanager
 def _written(folder: Path, data: bytes, mode: int, *, synced: bool = True) -> Iterator[Path]:
-    """Writes a temporary file and keeps it locked while the body renames it, so that `remove_abandoned` skips it.
-
-    Deletes the file if anything fails.
-    """
+    """Writes a temporary file and yields its path. Keeps it locked while the body renames it, so that
+    `remove_abandoned` skips it. Deletes it if anything fails."""
     temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
@@ -232,7 +230,7 @@ def _written(folder: Path, data: bytes, mode: int, *, synced: bool = True) -> It
 
 
 def _put_if_absent(temporary: Path, real: Path, path: str) -> None:
-    """Renames a file if the new name is free. Only a hard link does that atomically."""
+    """Renames a file if the new name is free. Uses a hard link, because only that is atomic."""
     taken = Conflict(f"{path} exists already; read it first, or choose another name")
     try:
         os.link(temporary, real)
@@ -253,7 +251,7 @@ def _write_all(handle: int, data: bytes) -> None:
 
 
 def _sync(handle: int) -> None:
-    """Returns when the data is on disk. On macOS fsync is not enough: it leaves the data in the drive's cache."""
+    """Waits until the data is on disk. On macOS, fsync is not enough: it leaves the data in the drive's cache."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -266,7 +264,7 @@ def _sync(handle: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Syncs a folder, which puts new names in it on disk. Windows needs no such call."""
+    """Syncs a folder, so that new names in it are on disk. Windows does not need that."""
     if sys.platform == "win32":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,6 +1,6 @@
 """The workspace's files: every path is checked, every write is atomic and on disk before it is acknowledged.
 
-`.local/` may be elsewhere than the workspace: a setting moves it off synchronized drives.
+`.local/` may be outside the workspace: a setting moves it away from synchronized drives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from mcp_server.storage.values import LOCAL, FileStat
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[FileStat]:
-    """Yields every file below `folder`, ordered by name, with `prefix` before its path; none without the folder."""
+    """Yields every file below `folder`, ordered by name, with `prefix` before its path; nothing if the folder is
+    missing."""
     try:
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
@@ -43,12 +44,13 @@ def _walk(folder: Path, prefix: str) -> Iterator[FileStat]:
 
 
 SETTLED_NS = 2_000_000_000
-"""A folder that changed less than this before it was listed may change again without a later time."""
+"""Nanoseconds. If a folder changed less than this before it was listed, its listing is not cached, because another
+change may leave the mtime equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The subfolders and markdown files of a folder that was last changed at `mtime_ns`."""
+    """The names of the subfolders and markdown files of a folder whose mtime was `mtime_ns`."""
 
     mtime_ns: int
     folders: tuple[str, ...]
@@ -80,7 +82,8 @@ class WorkspaceFiles(Files):
         self._seen = now
 
     def resolve(self, path: str) -> Path:
-        """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
+        """Returns the absolute path of `path`, links resolved. Raises Refused if it leads out of the workspace, or
+        could on some system."""
         parts = parts_of(path)
         base, rest = (self.local, parts[1:]) if parts[:1] == (LOCAL,) else (self.root, parts)
         try:
@@ -96,7 +99,7 @@ class WorkspaceFiles(Files):
         return real
 
     def relative(self, path: str) -> str:
-        """Returns `path` in the form of the index: without `.` and doubled slashes, symbolic links resolved."""
+        """Returns `path` as the index stores it: without `.` and doubled slashes, symbolic links resolved."""
         real = self.resolve(path)
         if real == self.local or self.local in real.parents:
             return "/".join((LOCAL, *real.relative_to(self.local).parts))
@@ -240,7 +243,7 @@ class WorkspaceFiles(Files):
         return listed
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        # Faster than `read_bytes` for each file, because the paths of `walk` need no check for links.
+        # Faster than calling `read_bytes` for each file, because paths from `_walk` need no check for links.
         base, top = self.relative(prefix), self.resolve(prefix)
         for found in _walk(top, ""):
             with contextlib.suppress(OSError):
@@ -313,11 +316,11 @@ class WorkspaceFiles(Files):
         try:
             return super().missing(path)
         except (OSError, ContextManagerError):  # not a path in the workspace, or a folder that cannot be listed
-            return NotFound(f"no file {path!r}; search finds what is stored")
+            return NotFound(f"no file {path!r}; use search to find stored texts")
 
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[None]:
-        """Checks that the workspace is there, and translates the system's errors into ours."""
+        """Checks that the workspace exists, and turns each OSError of the body into a ContextManagerError."""
         self.check_there()
         try:
             yield

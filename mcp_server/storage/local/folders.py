@@ -1,6 +1,6 @@
 """Folders of this machine: workspaces and the client's project folders.
 
-A project's keys are its `.context-manager` file, git's origin, its oldest commit, or the folder itself.
+The keys of a project come from its `.context-manager` file, git's origin, its oldest commit, or the folder itself.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LINKED = re.compile(r"gitdir: (.+?)/\.git/worktrees/")
 
 @dataclass(slots=True)
 class ProjectFolders:
-    """Reads folders of the client's machine. `home`, `temporary` and `workspace` are never projects by themselves.
+    """Reads folders of the client's machine. `home`, `temporary` and `workspace` are never projects themselves.
 
-    What git says of a folder is asked once a process: a remote that is added later is seen by the next start.
+    Git is run once for each folder and process: a remote that is added later is found after a restart.
     """
 
     home: Path
@@ -37,7 +37,7 @@ class ProjectFolders:
     _git_keys: dict[Path, tuple[str, ...]] = field(default_factory=dict)
 
     def keys(self, folder: str, directory_id: Callable[[str], str]) -> tuple[str, ...]:
-        """Returns the raw keys of a folder, best first: name, git, root, or `dir:` with the id from
+        """Returns the raw keys of a folder, best first: `name:`, git's origin, `root:`, or `dir:` with the id from
         `directory_id(path)`.
 
         Returns nothing for the home folder, the file system's root, temporary folders and missing folders.
@@ -49,13 +49,13 @@ class ProjectFolders:
             self._git_keys[here] = self._from_git(here)
         named = self._named(here)
         found = ((named,) if named else ()) + self._git_keys[here]
-        if found or self._is_nobodys(here) or here.is_relative_to(os.path.realpath(self.temporary)):
+        if found or self._is_never_a_project(here) or here.is_relative_to(os.path.realpath(self.temporary)):
             return found
         return (f"dir:{directory_id(str(here))}",)
 
     def name(self, folder: str) -> str:
-        """Returns the name of a folder's project: the folder of its repository (of a linked worktree the main one),
-        else the folder."""
+        """Returns the name of a folder's project: the name of its repository's folder (for a linked worktree, of the
+        main repository's folder), else the folder's own name."""
         here = Path(os.path.realpath(folder))
         top = next((place for place in (here, *here.parents) if (place / ".git").exists()), here)
         try:
@@ -64,9 +64,9 @@ class ProjectFolders:
             linked = None
         return Path(linked[1]).name if linked else top.name
 
-    def _is_nobodys(self, folder: Path) -> bool:
-        nobodys = {Path(os.path.realpath(place)) for place in (self.home, self.temporary, self.workspace)}
-        return folder == folder.parent or folder in nobodys
+    def _is_never_a_project(self, folder: Path) -> bool:
+        excluded = {Path(os.path.realpath(place)) for place in (self.home, self.temporary, self.workspace)}
+        return folder == folder.parent or folder in excluded
 
     def _named(self, folder: Path) -> str | None:
         for place in (folder, *folder.parents):
@@ -83,9 +83,9 @@ class ProjectFolders:
 
     def _from_git(self, folder: Path) -> tuple[str, ...]:
         if not any((place / ".git").exists() for place in (folder, *folder.parents)):
-            return ()  # saves the start of a process
+            return ()  # without starting git
         top = ask_git(folder, "rev-parse", "--show-toplevel")
-        if not top or self._is_nobodys(Path(os.path.realpath(top))):
+        if not top or self._is_never_a_project(Path(os.path.realpath(top))):
             return ()
         origin = ask_git(folder, "config", "--get", "remote.origin.url")
         roots = (ask_git(folder, "rev-list", "--max-parents=0", "--date-order", "--reverse", "HEAD") or "").split()
@@ -94,8 +94,8 @@ class ProjectFolders:
 
 
 IfMissing = Literal["create", "refuse", "adopt"]
-"""What to do with a folder that is not a workspace: `create` one if it is missing or empty, `refuse`, or `adopt` it
-with its other files."""
+"""What to do with a folder that is not a workspace: `create` a workspace if the folder is missing or empty, `refuse`
+it, or `adopt` it together with its other files."""
 
 FOLDERS = (
     "raw/conversations",
@@ -108,11 +108,11 @@ FOLDERS = (
 
 
 _DESKTOP = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
-"""Files that desktops create in folders that they show. A folder with only such files is empty."""
+"""Files that desktops create in folders that they show. A folder with only such files counts as empty."""
 
 
 def is_workspace(root: Path) -> bool:
-    """Returns whether the folder is a workspace. One without its settings file is recognized by its folders."""
+    """Returns whether the folder is a workspace. A workspace without its settings file is recognized by its folders."""
     folders = [(root / name).is_dir() for name in ("knowledge", "raw/conversations", "topics")]
     if (root / SETTINGS).is_file():
         return any(folders) or not _has_repository(root)
@@ -132,7 +132,7 @@ def check_may_open(root: Path, if_missing: IfMissing) -> None:
             return
         free = _is_free(root)
     except OSError as error:
-        raise Unavailable(f"{root} cannot be read ({error.strerror}); give yourself access to it") from error
+        raise Unavailable(f"{root} cannot be read ({error.strerror}); check its permissions") from error
     here = f"context-manager --workspace {root} init"
     other = "name another folder with --workspace or CONTEXT_MANAGER_HOME"
     if not free:
@@ -146,7 +146,8 @@ def check_may_open(root: Path, if_missing: IfMissing) -> None:
 
 
 def _is_free(root: Path) -> bool:
-    """Returns whether the folder is missing, empty, or left by a killed `create`. Raises OSError if unreadable."""
+    """Returns whether the folder is missing, empty, or left incomplete by a killed `create`. Raises OSError if it is
+    unreadable."""
     if not root.is_dir():
         return not root.exists()
 
@@ -168,9 +169,9 @@ def _is_free(root: Path) -> bool:
 
 
 def _is_clone_without_files(root: Path) -> bool:
-    """Returns whether the folder has only a git repository, which contains a memory.
+    """Returns whether the folder has only a git repository, and that contains a memory.
 
-    Git leaves such a clone if the remote's HEAD names a branch that does not exist.
+    Git makes such a clone without files if the remote's HEAD names a branch that does not exist.
     """
     if not _has_repository(root) or {path.name for path in root.iterdir()} - {".git", LOCAL} - _DESKTOP:
         return False
@@ -185,8 +186,9 @@ def _has_repository(root: Path) -> bool:
 def create(root: Path, generated: Mapping[str, str]) -> bool:
     """Creates the workspace. Returns False, and changes nothing, if it exists.
 
-    `generated` are further files (path -> text), such as the settings. They are written last: a workspace that has them
-    all is complete, and templates that its owner deleted stay deleted. Raises Unavailable if the disk refuses.
+    `generated` are further files (path -> text), such as the settings. They are written last: a workspace that has all
+    of them is complete, so templates that its owner deleted are not written again. Raises Unavailable if the disk
+    refuses a write.
     """
     place = WorkspaceFiles(root)
     if generated and all(place.exists(path) for path in generated):

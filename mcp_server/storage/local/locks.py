@@ -1,6 +1,7 @@
-"""Locks among the tasks of this process and among processes. The operating system releases those of a dead process.
+"""Locks among the tasks of this process and among processes. The operating system releases the locks of a dead process.
 
-The operating system's lock is only ever tried, between short async sleeps: a waiting task holds no worker thread.
+The operating system's lock is always taken without blocking, and tried again after short async sleeps, so that a
+waiting task occupies no worker thread.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from mcp_server.errors import Unavailable
 from mcp_server.storage import ports
 
 WAIT_SECONDS = 120.0
-"""Seconds after which the other process counts as stuck, and the caller gets an error."""
+"""Seconds after which the process that holds a lock counts as stuck, and the waiting caller gets an error."""
 
 
 class Held:
     """A lock that is held until `release`, at the latest until the process ends."""
 
     def __init__(self, handle: int | None, path: Path) -> None:
-        self.lost = False  # the operating system takes no lock away from a living process
+        self.lost = False  # the operating system never takes a lock from a running process
         self._handle = handle
         self._path = path
 
@@ -36,18 +37,18 @@ class Held:
         self.release()
 
     def release(self, *, forget: bool = False) -> None:
-        """Releases the lock; a second call does nothing. With `forget`, deletes its file, if the name is never used
-        again."""
+        """Releases the lock; a second call does nothing. With `forget`, also deletes its file: use that only for a name
+        that is never used again."""
         if self._handle is not None:
             if forget:
-                with contextlib.suppress(OSError):  # Windows deletes no file that is open, this one by ourselves
+                with contextlib.suppress(OSError):  # Windows does not delete open files, such as this one
                     self._path.unlink(missing_ok=True)
             os.close(self._handle)
             self._handle = None
 
 
 class Locks(ports.Locks):
-    """The locks of one workspace; their files lie in `.local/locks/`. One object a process."""
+    """The locks of one workspace, with files in `.local/locks/`. Create only one object per process."""
 
     # Sessions share 4,096 lock files: lock files cannot be deleted safely, and the number of sessions is unlimited.
     session_digits = slice(5, 8)
@@ -59,7 +60,7 @@ class Locks(ports.Locks):
         self._folder = local / "locks"
         self._wait_seconds = wait_seconds
         self.check_there = check_there
-        """Raises Unavailable where the workspace is gone: asked before a folder that is missing is made."""
+        """Raises Unavailable if the workspace is gone. Called before a missing folder is created."""
 
     def try_maintainer(self) -> Held | None:
         try:
@@ -77,7 +78,8 @@ class Locks(ports.Locks):
         return self._try(f"share-{_safe(name)}", shared=False)
 
     def wait_for_state(self) -> Awaitable[Held]:
-        """Waits for the lock under which a damaged `state.db` is replaced. The caller may hold any of the three."""
+        """Waits for the lock under which a damaged `state.db` is replaced. The caller may hold any of the three other
+        locks."""
         return self._wait_for("share-state")
 
     @contextlib.asynccontextmanager

@@ -29,7 +29,8 @@ def sessions(database: Path, session: str = "") -> list[tuple[str, str, str]]:
 
 
 def messages(database: Path, session: str, after: str) -> list[dict[str, Any]]:
-    """Returns the messages of a session after the id `after`, each with its `id` and its `parts`. Raises as above."""
+    """Returns the messages of a session after the id `after`, each with its `id` and its `parts`. Raises the same
+    errors as `sessions`."""
     found: dict[str, dict[str, Any]] = {}
     for message, data, part in _rows(database, _MESSAGES, (session, after)):
         fields = found.setdefault(str(message), {**_object(data), "id": str(message), "parts": []})

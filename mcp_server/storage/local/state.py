@@ -110,9 +110,9 @@ def create(connection: sqlite3.Connection) -> None:
 def count_conversations(local: Path) -> tuple[int, str]:
     """Returns the number of sessions in `state.db` and the time of the last arrival (ISO 8601, "" for none).
 
-    Returns (0, "") if the file cannot be read at once. It is opened with the library that has it open already: if
-    another SQLite library in this process closes the file, the system drops all locks that the process has on it, and
-    the next process that closes it deletes the write-ahead log under us.
+    Returns (0, "") if the file cannot be read within 0.2 s. Uses the SQLite library that already has the file open: if
+    another SQLite library in this process closed the file, the system would drop all locks of this process on it, and
+    the next process that closes it would delete the write-ahead log while this process uses it.
     """
     try:
         with closing(
@@ -125,7 +125,7 @@ def count_conversations(local: Path) -> tuple[int, str]:
 
 
 WIPE_TRIES = 100
-"""Tries, 50 ms apart, to empty the write-ahead log while other processes read."""
+"""Most attempts, 50 ms apart, to empty the write-ahead log while other processes read."""
 
 SQLITE = Dialect(
     "?",
@@ -147,7 +147,7 @@ SQLITE = Dialect(
 
 
 class LocalState(State):
-    """The state of one workspace in a folder. Made by `LocalState.open`."""
+    """The state of one workspace in a folder. Create it with `LocalState.open`."""
 
     def __init__(self, file: ReplaceableDatabase) -> None:
         super().__init__(file, SQLITE)
@@ -166,7 +166,7 @@ class LocalState(State):
     def damage(self) -> str | None:  # type: ignore[override]
         """Returns a sentence about the damaged files that were moved aside, for `status`; None without one."""
         names = ", ".join(f".local/{path.name}" for path in self.file.moved_aside())
-        return f"a damaged state.db was moved aside, and what it knew was read back; delete {names}" if names else None
+        return f"a damaged state.db was moved aside, and its content was read back; delete {names}" if names else None
 
     def data_version(self) -> Awaitable[int]:
         return self.file.data_version()
@@ -188,23 +188,23 @@ class LocalState(State):
 
     async def _wipe(self) -> str:
         for _ in range(WIPE_TRIES):
-            if await self.file.outside(_wiped):
+            if await self.file.outside(_rewrite):
                 return ""
             await sleep(0.05)
-        return ".local/state.db-wal: another process kept reading; it is emptied when that one ends"
+        return ".local/state.db-wal is still in use by another process; it is emptied when that process ends"
 
     async def empty(self, kept: Iterable[str]) -> None:
         await super().empty(kept)
-        await self.file.outside(_wiped)
+        await self.file.outside(_rewrite)
 
     def _emptied(self, transaction: Transaction) -> None:
         self._complete = None  # its entry was deleted
 
 
-def _wiped(connection: sqlite3.Connection) -> bool:
-    """Writes the file anew without its free pages and empties the write-ahead log. Outside a transaction.
+def _rewrite(connection: sqlite3.Connection) -> bool:
+    """Rewrites the file without its free pages and empties the write-ahead log. Call it outside a transaction.
 
-    False if a reader of another process still needs the log; then call it again.
+    Returns False if another process still reads the log; then call it again.
     """
     connection.execute("PRAGMA secure_delete = ON").fetchone()
     connection.execute("VACUUM")

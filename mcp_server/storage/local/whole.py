@@ -1,7 +1,7 @@
-"""Moves a whole workspace out of a folder, and into one.
+"""Exports a whole workspace from a folder, and imports one into a folder.
 
-A workspace is made in a hidden folder beside its place and moved there at the end: a killed import leaves only the
-hidden folder, which the next import replaces.
+An import builds the workspace in a hidden folder beside the target and renames it at the end. A killed import leaves
+only the hidden folder, which the next import replaces.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from mcp_server.storage.whole import (
 )
 
 _REMADE = ("index", "locks", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
-"""Files in `.local/` of an empty workspace that do not stay when another one takes its place."""
+"""Files in `.local/` of an empty workspace that are not kept when an import replaces it."""
 
 
 async def dump(root: Path, local: Path, state: LocalState, sink: Sink) -> list[str]:
-    """Writes a whole workspace to `sink`, and returns the paths that are left out: links, and names that not every
-    system allows. The caller has brought the state up to date.
+    """Writes a whole workspace to `sink`. Returns the paths that are left out: links, and names that some system does
+    not allow. The caller must bring the state up to date first.
 
-    A transcript that grows meanwhile ends where the rows know it to end.
+    If a transcript grows meanwhile, only the part that the exported rows cover is written.
     """
     ends: dict[str, int] = {}
 
     def rows(connection: sqlite3.Connection) -> None:
         for table, columns in TABLES.items():
-            # The names are constants of ours, not input.
+            # The names are constants, not input.
             found = connection.execute(
                 f"SELECT {', '.join(columns)} FROM {SQLITE.parts[table]} ORDER BY {ORDERS[table]}"
             )
@@ -88,7 +88,7 @@ def _dump_rest(root: Path, local: Path, ends: Mapping[str, int], sink: Sink) -> 
 
 
 def _files(root: Path, local: Path) -> Iterator[tuple[str, Path]]:
-    """Yields path and place of every file that moves."""
+    """Yields the path in the workspace and the path on disk of every file that is exported."""
     for base, prefix in ((root, ""), (local, f"{LOCAL}/")):
         for folder, folders, names in os.walk(base):
             here = Path(folder)
@@ -107,10 +107,10 @@ def _parts(stream: IO[bytes], end: int) -> Iterator[bytes]:
 
 
 async def load(root: Path, source: Source, generated: Mapping[str, str]) -> None:
-    """Fills a workspace that is missing or empty. `generated` are files of this machine that the workspace gets if it
-    has none.
+    """Fills a workspace that is missing or empty. `generated` are files (path -> text) for this machine, which are
+    written if the import lacks them.
 
-    Raises Refused for a folder with something in it, Conflict if another process fills it, Unavailable if the folder
+    Raises Refused if the folder is not empty, Conflict if another process imports into it, Unavailable if the folder
     cannot be replaced.
     """
     await run_sync(check_empty, root)
@@ -160,7 +160,7 @@ def _load_files(staged: Path, source: Source) -> None:
                 read_bundle(history.bundle, staged, history.branch)
         for found, parts in source.files():
             if not moves(found.path) or "/".join(parts_of(found.path)) != found.path:
-                raise Refused(f"the export has {found.path!r}, which is no file of a memory; nothing was imported")
+                raise Refused(f"the export has {found.path!r}, which is not a file of a memory; nothing was imported")
             real = staged / found.path
             real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with real.open("xb") as stream:
@@ -187,7 +187,8 @@ def _load_rows(connection: sqlite3.Connection, source: Source) -> None:
 
 
 def _put_in_place(staged: Path, root: Path, aside: Path, generated: Mapping[str, str]) -> None:
-    """Replaces an empty workspace. Files of this machine in its `.local/` stay."""
+    """Moves the imported workspace to `root`. If an empty workspace was there, keeps this machine's files from its
+    `.local/`, except those in `_REMADE`."""
     try:
         if root.is_dir():
             check_empty(root)

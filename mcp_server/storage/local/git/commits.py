@@ -1,14 +1,14 @@
-"""Commits that leave the user's work alone, and questions about the commits of the past.
+"""Commits that do not touch the user's work, and queries on past commits.
 
-A commit is built in a private index (`GIT_INDEX_FILE`), made by `commit-tree` and set by `update-ref` with the old
-value. So neither the work tree nor the user's staged changes are touched, and two writers cannot lose each other's
-commit. Afterwards our paths that were in the user's index as in the old HEAD are updated to the new one; otherwise they
-would look as if the user had staged their reversal. That update is written down first, so that the next commit can
-repeat it after a crash.
+A commit is built in a private index (`GIT_INDEX_FILE`) and created by `commit-tree`; `update-ref` then moves HEAD only
+if it still has the old value. So neither the work tree nor the user's staged changes are touched, and two writers
+cannot lose each other's commit. Afterwards, committed paths that were equal in the user's index and the old HEAD are
+updated in the index; otherwise git would show their reversal as staged. The update is recorded in a file first, so that
+the next commit can repeat it after a crash.
 
 Files are checked in the private index, after git's filters. A file with a secret, with conflict markers or over its
-limit is removed from the index and named, and the rest is committed. Nothing is committed in the middle of a merge or
-rebase, while a commit by hand is open, or while HEAD is on no branch.
+limit is removed from the index and reported, and the rest is committed. Nothing is committed in the middle of a merge
+or rebase, while a commit by hand is in progress, or while HEAD is on no branch.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ _OURS = {
 _TRIES = 8
 _STALE_SECONDS = 600
 _PENDING = "context-manager-index.json"
-_NO_WAY = ("No space left", "Read-only file system", "insufficient permission", "unable to write", "unable to create")
+_GENERAL = ("No space left", "Read-only file system", "insufficient permission", "unable to write", "unable to create")
 """Parts of git's errors that concern all files, not a single one."""
 _FORGETTING = re.compile(rf"^{FORGET} \S", re.MULTILINE)
 
 
 class Committer:
-    """Writes commits into one repository, under `locks.git()`. `clock` dates them."""
+    """Writes commits into one repository. Call it under `locks.git()`. `clock` gives their dates."""
 
     def __init__(self, repository: Repository, clock: Callable[[], datetime]) -> None:
         self._repository = repository
         self._clock = clock
 
     def commit(self, wanted: Sequence[str], message: str, *, redacted: bool = False) -> Committed:
-        """Commits these files as they are now. If `redacted`, they are not searched for secrets. Raises Unavailable."""
+        """Commits the current content of these files. If `redacted`, does not search them for secrets. Raises
+        Unavailable."""
         forgetting = _FORGETTING.search(message) is not None
         self.check_free(detached=forgetting)  # a request to forget concerns every version
         try:
@@ -65,10 +66,10 @@ class Committer:
                 time.sleep(0.01 * 2**attempt)
         except GitFailed as error:
             raise Unavailable(
-                f"git could not commit: {error.said}; nothing is lost, it is tried again later"
+                f"git could not commit: {error.said}; nothing is lost, the commit is tried again later"
             ) from error
         raise Unavailable(
-            "git is busy: another program keeps changing the branch; nothing is lost, it is tried again later"
+            "git is busy: another program keeps changing the branch; nothing is lost, the commit is tried again later"
         )
 
     def check_free(self, *, detached: bool = False) -> None:
@@ -78,18 +79,18 @@ class Committer:
         busy = self._repository.busy()
         if busy is not None:
             raise Unavailable(
-                f"git is in the middle of a {busy}; finish or abort it: waiting changes are committed then"
+                f"git is in the middle of a {busy}; finish or abort it, then the waiting changes are committed"
             )
         if self._repository.head() is None and (problem := self._repository.head_problem()):
             raise Unavailable(f"{problem}; `context-manager doctor --repair` repairs what it can")
         if not detached and self._repository.branch() is None:
             raise Unavailable(
-                "HEAD is on no branch (an old version is checked out); `git switch main` goes back; waiting changes "
-                "follow"
+                "HEAD is on no branch (an old version is checked out); go back with `git switch main`, then the "
+                "waiting changes are committed"
             )
 
     def put(self, tree: str, parents: Sequence[str], message: str) -> str:
-        """Makes a commit object of this tree, on no branch yet, and returns its id."""
+        """Creates a commit object of this tree, which is on no branch yet, and returns its id."""
         named = [part for parent in parents for part in ("-p", parent)]
         said = self.signed("commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"))
         return said.decode().strip()
@@ -113,7 +114,7 @@ class Committer:
         return True
 
     def tree_of(self, paths: Sequence[str]) -> str:
-        """Returns the id of a tree: the last commit with these files as they are now."""
+        """Returns the id of a tree: the last commit with the current content of these files."""
         with self._repository.index_of(self._repository.head()) as index:
             self._take_in(paths, index)
             return self._repository.text("write-tree", index=index)
@@ -145,7 +146,7 @@ class Committer:
             return Committed(None, left_out=left_out, waiting=waiting)
         commit = self.put(tree, [old] if old else [], message)
         subject = message.split("\n", 1)[0]
-        self.check_free(detached=True)  # a commit that the user has opened meanwhile would fail if HEAD moved
+        self.check_free(detached=True)  # if the user has begun a commit meanwhile, moving HEAD would make it fail
         if not self.advance(old, commit, changed, f"commit: {subject}"):
             return None
         return Committed(commit, tuple(changed), left_out, waiting)
@@ -155,7 +156,7 @@ class Committer:
         try:
             self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
         except GitFailed as error:
-            if any(said in error.said for said in _NO_WAY):
+            if any(said in error.said for said in _GENERAL):
                 raise
             if len(paths) == 1:  # an unreadable file, or a missing filter
                 return {paths[0]: f"git could not add it: {error.said}"}
@@ -174,7 +175,7 @@ class Committer:
     def _refused(
         self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], **rules: bool
     ) -> dict[str, str]:
-        """Returns the paths that must not be committed as they are `now`, each with the reason."""
+        """Returns the paths whose content `now` must not be committed, each with the reason."""
         changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
         refused: dict[str, str] = {}
         with objects_of(self._repository.root) as objects:
@@ -186,7 +187,7 @@ class Committer:
         return refused
 
     def signed(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Runs a git command with a committer and a date: the user, or ours if git knows no user."""
+        """Runs a git command with a date and a committer: the user, or this program if git knows no user."""
         now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
         who = {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
         try:
@@ -200,7 +201,7 @@ class Committer:
         return self._repository.folder() / _PENDING
 
     def _finish_pending(self) -> None:
-        """Updates the noted paths to HEAD in the user's index, unless the user has staged them since."""
+        """Updates the recorded paths to HEAD in the user's index, unless the user has staged them since."""
         try:
             pending = json.loads(self._pending_file().read_text("utf-8"))
         except FileNotFoundError:
@@ -219,7 +220,7 @@ class Committer:
             ]
             if lines and not self._update_index(nul(lines)):
                 return  # the index is locked; the next commit tries again
-            with contextlib.suppress(GitFailed):  # otherwise git shows them as changed at first
+            with contextlib.suppress(GitFailed):  # without this refresh, git first shows them as changed
                 self._repository.run("update-index", "-q", "--refresh")
         self._pending_file().unlink(missing_ok=True)
 
@@ -245,7 +246,7 @@ class Committer:
 
 
 def _remove_stale(files: Iterable[Path]) -> None:
-    """Deletes locks and private indexes older than ten minutes: a killed git leaves them, and no command takes that
+    """Deletes locks and private indexes older than ten minutes: a killed git left them, because no command takes that
     long."""
     for file in files:
         with contextlib.suppress(OSError):
@@ -264,13 +265,14 @@ def _text_of(objects: Objects, entry: str) -> str | None:
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
 _MARK = secrets.token_hex(8)
-"""Begins every commit and each of its fields: names and messages may contain any other text."""
+"""Random text that begins every commit and field in git's output, because names and messages may contain any fixed
+text."""
 FORMAT = "%x01" + _MARK + f"%x02{_MARK}".join(("%H", "%ct", "%an", "%B", ""))
 _BEGINS, _PART, _PARTS = f"\x01{_MARK}".encode(), f"\x02{_MARK}".encode(), 5
 
 
 class Past:
-    """Questions about the history of one repository."""
+    """Queries on the history of one repository."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -297,10 +299,10 @@ class Past:
         return next(_commits(self._repository.run("log", "-1", f"--format={FORMAT}", oid)))
 
     def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[tuple[Commit, str, str, str]]:
-        """Returns commit, path, and the file's text before and after, for each file in which the newest `limit` commits
-        changed how often it contains a text (in any case), oldest first."""
+        """Returns the newest `limit` commits that changed how often a file contains a text (ignoring case), oldest
+        first. Each entry has commit, path, and the file's text before and after."""
         if not text.strip() or "\0" in text:
-            raise Invalid("give some words to look for, as they stand in the memory")
+            raise Invalid("give some words to look for, as they are written in the memory")
         if not self._has_history():
             return []
         wanted = ("-i", f"-S{text}", "-z", "--raw", "--no-abbrev", "--no-renames", f"--max-count={limit}")
@@ -313,9 +315,9 @@ class Past:
         return sorted(found, key=lambda one: one[0].at)
 
     def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, str, Commit | None]]:
-        """Returns number, text and commit of each of these lines (counted from 1, ends included) of the current file;
-        no commit for a line that is not committed yet. Raises NotFound for a file that git does not know, or missing
-        lines."""
+        """Returns number, text and commit of the lines in these ranges (counted from 1, ends included) of the current
+        file. The commit of a line that is not committed yet is None. Raises NotFound if git does not know the file, or
+        the file lacks these lines."""
         path = clean_path(path)
         if not self._has_history():
             raise NotFound(f"nothing was committed yet, so {path} has no history")
@@ -324,7 +326,7 @@ class Past:
             said = self._repository.run("blame", "--porcelain", *where, "--", path)
         except GitFailed as error:
             raise NotFound(
-                f"{path} has no history with these lines ({error.said}); `read` shows it as it is"
+                f"{path} has no history with these lines ({error.said}); `read` shows its current text"
             ) from error
         blamed = list(_blamed(said))
         commits = self.commits(sorted({oid for _, oid, _ in blamed if oid.strip("0")}))
@@ -360,7 +362,7 @@ class Past:
         return found
 
     def beginning(self, subject: str) -> str | None:
-        """Returns the first commit if it has this subject; else None."""
+        """Returns the id of the first commit if it has this subject; else None."""
         first = self._repository.text("rev-list", "--max-parents=0", "HEAD").split("\n")[-1]
         return first if self.commit(first).subject == subject else None
 
@@ -387,7 +389,7 @@ class Past:
 
     def _need_history(self) -> None:
         if not self._has_history():
-            raise NotFound("nothing was committed yet; there is only the present (leave out `at`)")
+            raise NotFound("nothing was committed yet, so there are no earlier versions; leave out `at`")
 
 
 def _commits(said: bytes) -> Iterator[Commit]:

@@ -1,9 +1,9 @@
 """Removes forgotten text from git's history: rewrites every commit, tag, stash and reflog entry that contains it.
 
-Objects with the text, and all objects that refer to them, are replaced by new ones in the same repository. Then every
-ref moves in one transaction, index and reflogs are rewritten, and `gc` deletes the old objects. Before the refs move
-nothing has changed; a run that is killed later can be repeated. Hooks and configuration stay. Methods are synchronous:
-call them in a worker thread, under `locks.git()`.
+Objects with the text, and all objects that refer to them, are replaced by new ones in the same repository. Then all
+refs are moved in one transaction, index and reflogs are rewritten, and `gc` deletes the old objects. A run that is
+killed before the refs move changes nothing; a run that is killed later can be repeated. Hooks and configuration stay
+unchanged. Methods are synchronous: call them in a worker thread, under `locks.git()`.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _BRANCH, _MODULE = 0o40000, 0o160000
 
 @dataclass(slots=True)
 class Rewriter:
-    """New objects for old ones. `folder` is where they are written; None: only their hashes are wanted."""
+    """Makes cleaned copies of objects. Writes them into `folder`, or only computes their hashes if it is None."""
 
     objects: Objects
     request: Forgotten
     folder: Path | None
     holding: dict[str, list[str]] = field(default_factory=dict)
-    """Commits that hold the text themselves, and the first paths that do."""
+    """The commits that contain the text themselves, each with some of the paths that contain it."""
     _commits: dict[str, str] = field(default_factory=dict)
     _trees: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _blobs: dict[tuple[str, str], str | None] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Rewriter:
         if own:
             self.holding[oid] = list(dict.fromkeys(self._met)) or ["its message"]
         if changed or own:
-            # A signature would be wrong: it is of the old bytes.
+            # A signature is left out: it was made for the old bytes.
             lines = [line for line in lines if not line.startswith((b"gpgsig", b"mergetag "))]
             new = self._write("commit", b"\n".join(lines) + b"\n\n" + said, oid)
         else:
@@ -159,13 +159,13 @@ class Rewriter:
         return self._blobs[key]
 
     def _uncounted(self, path: str, data: bytes) -> bytes:
-        """Returns a checkpoint of a changed conversation without counts of its words; other files unchanged."""
+        """Returns a checkpoint of a changed conversation without the counts of its words; other files unchanged."""
         folder, _, rest = path.removeprefix("checkpoints/").partition("/")
         if not path.startswith("checkpoints/") or not rest or not any(f"-{folder}-" in name for name in self._changed):
             return data
         try:
             return render(without_counts(parse(data.decode(), path))).encode()
-        except (Invalid, UnicodeDecodeError):  # edited by hand: cleaned as any other file
+        except (Invalid, UnicodeDecodeError):  # edited by hand: cleaned like any other file
             return data
 
     def _renamed(self, data: bytes) -> bytes:
@@ -203,7 +203,7 @@ class Rewriter:
     def _message(self, message: bytes) -> bytes:
         text = message.decode("utf-8", "surrogateescape")
         for old, new in self._renames.items():
-            if old in text:  # the subject names a conversation by the words of its file
+            if old in text:  # the subject contains words from the conversation's file name
                 text = re.sub(r"\A(conversation: )[^\n]*", rf"\1{NAME}", text.replace(old, new))
         return self.request.clean(text, MARK, names=True).encode("utf-8", "surrogateescape")
 
@@ -313,14 +313,14 @@ class RepositoryHistory:
             raise Refused("this is a shallow clone without its older history; run `git fetch --unshallow` first")
         if (self._folder / "objects/info/alternates").exists():
             raise Refused(
-                "this repository borrows objects from another one (alternates); `git repack -a -d`, then "
+                "this repository uses objects of another one (alternates); run `git repack -a -d`, then "
                 "delete .git/objects/info/alternates"
             )
         if self._text("config", "--get", "extensions.refStorage", fails=True) not in ("", "files"):
             raise Refused("this repository keeps its refs in a reftable, which cannot be rewritten here yet")
         self._git("worktree", "prune")
         if any((self._folder / "worktrees").glob("*")):
-            raise Refused("other worktrees are linked to this repository; `git worktree remove` them first")
+            raise Refused("other worktrees are linked to this repository; run `git worktree remove` on them first")
 
     def rewrite(self, request: Forgotten) -> list[str]:
         """Removes a request's text from all history. Returns the objects (hashes) and files that still contain it.
@@ -440,7 +440,8 @@ class RepositoryHistory:
                     put(file, fresh.encode("utf-8", "surrogateescape"))
 
     def _left(self, request: Forgotten) -> Iterator[str]:
-        """Yields what still contains the text: objects of a kept pack, files in git's folder."""
+        """Yields the objects (such as those of a kept pack) and the files in git's folder that still contain the
+        text."""
         with objects_of(self._root, every=True) as objects:
             for oid, kind, data in objects.all():
                 if kind == "tree":
@@ -462,7 +463,7 @@ class RepositoryHistory:
         return self._git(*arguments, stdin=stdin, fails=fails).decode("utf-8", "surrogateescape").strip()
 
     def _git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None, fails: bool = False) -> bytes:
-        """Runs a git command and returns its output. `fails`: an error gives empty output."""
+        """Runs a git command and returns its output. With `fails`, returns b"" if git fails."""
         try:
             return self._repository.run(*_QUIET, *arguments, stdin=stdin, index=index, who=UNREPLACED)
         except GitFailed:
@@ -472,5 +473,5 @@ class RepositoryHistory:
 
 
 def _lines(file: Path) -> list[str]:
-    """Returns the lines of a reflog. Only line feeds end them, because a subject may contain other line ends."""
+    """Returns the lines of a reflog. Splits only at line feeds, because a subject may contain other line ends."""
     return file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")

@@ -1,11 +1,11 @@
-"""The workspace's own git repository: commits that leave the user's work alone, files as they were, and the trees of
-checkpoints.
+"""The workspace's own git repository: commits that do not touch the user's work, earlier versions of files, and the
+trees of checkpoints.
 
-Each checkpoint tree is held by `refs/memory/checkpoints/{id}`, outside of all branches; its bytes are stored unchanged
-(no filter, no line ends), the user's index and work tree are not touched, and the objects are on disk before the ref is
-written.
+The ref `refs/memory/checkpoints/{id}`, outside of all branches, refers to the tree of a checkpoint. Its files are
+stored byte for byte (without filters and conversion of line ends), the user's index and work tree are not touched, and
+the objects are on disk before the ref is written.
 
-Methods are synchronous: call them in a worker thread, under `locks.git()` where they write.
+Methods are synchronous: call them in a worker thread; call those that write under `locks.git()`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ MOST_READ = 500
 """Greatest number of files that are read for a commit message."""
 
 _HEAD_BYTES = 4096
-"""Bytes of a transcript that contain its front matter, which has the end of the conversation."""
+"""Bytes at the beginning of a transcript that contain its front matter, which tells whether the conversation has
+ended."""
 
 
 class Git(Repository):
-    """The git repository of a workspace. `clock` dates commits and tags.
+    """The git repository of a workspace. `clock` gives the dates of commits and tags.
 
-    `files` are the workspace's files, if `.local/` is elsewhere.
+    `files` are the workspace's files; needed if `.local/` is outside the workspace.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Git(Repository):
         self.health = Health(self, self._committer, self.remote)
 
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
-        """Raises Unavailable: the workspace itself is a repository."""
+        """Raises Unavailable, because the workspace itself is a repository."""
         raise Unavailable("the memory's folder is a git repository already; `git clone` copies it")
 
     def in_folder(self, place: Path) -> Git:
@@ -70,28 +71,28 @@ class Git(Repository):
         return version()
 
     def init(self) -> bool:
-        """Makes the repository. Returns False if there is one already. Raises Unavailable without git."""
+        """Creates the repository. Returns False if there is one already. Raises Unavailable without git."""
         if self.exists():
             return False
         self.run("-c", "init.defaultBranch=main", "init", "--quiet")
         return True
 
     def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
-        """Commits these files as they are now, missing ones as deleted.
+        """Commits the current content of these files, missing ones as deleted.
 
-        Files with changes that the user has staged wait for the user's commit. Files that are refused (a secret,
-        conflict markers, too large, a sealed conversation that changed without the trailer `Forget:`) are left out and
-        named. `redacted`: the files were just written without secrets and are not searched again. Raises Unavailable if
-        git is missing, in the middle of a merge or on no branch, or refuses.
+        Files with changes that the user has staged are left to the user's commit. Refused files (a secret, conflict
+        markers, too large, a sealed conversation that changed without the trailer `Forget:`) are left out, and the
+        result names them. With `redacted`, the files are not searched for secrets, because they were just written
+        without any. Raises Unavailable if git is missing, in the middle of a merge or on no branch, or refuses.
         """
         wanted = sorted({clean_path(path) for path in paths})
         self.init()
         return self._committer.commit(wanted, message, redacted=redacted)
 
     def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
-        """Returns files under these paths that differ from the user's index: changed, new, deleted.
+        """Returns the files under these paths that differ from the user's index: changed, new, deleted.
 
-        Ignored files, nested repositories and files that a sparse checkout leaves out do not count. Raises Unavailable.
+        Leaves out ignored files, nested repositories and files outside a sparse checkout. Raises Unavailable.
         """
         if not self.exists():
             return []
@@ -162,11 +163,11 @@ class Git(Repository):
         listed = self.entries_of(commit, [path])
         if path not in listed:
             raise NotFound(
-                f"{path} was not there at {at} (commit {commit[:10]}); read it as it is, or ask for another time"
+                f"{path} did not exist at {at} (commit {commit[:10]}); read its current version, or give another time"
             )
         mode, blob = listed[path].split(" ")
         if not mode.startswith("100"):
-            raise Invalid(f"{path} was not a file at {at}")
+            raise Invalid(f"{path} was not a plain file at {at}")
         data = self.run("cat-file", "blob", blob)
         if self.is_closed(data):
             data = self.opened(path, blob)
@@ -178,7 +179,8 @@ class Git(Repository):
         raise Invalid(f"{path} at {at} is a binary file; only text can be read")
 
     def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
-        """Returns what the last `commits` commits wrote under these paths, newest first; nothing without a history.
+        """Returns the versions of files that the last `commits` commits wrote under these paths, newest first; nothing
+        without a history.
 
         Raises Unavailable if git is missing or fails.
         """
@@ -204,7 +206,7 @@ class Git(Repository):
             return self.past.resolve(at)
         found = self.past.at(when)
         if found is None:
-            raise NotFound(f"nothing was committed before the end of {at}; ask for a later date")
+            raise NotFound(f"nothing was committed before the end of {at}; give a later date")
         return found
 
     def trees(self) -> GitTrees | None:
@@ -248,7 +250,7 @@ _ON_DISK = ("-c", "core.fsync=loose-object,reference")
 
 
 class GitTrees:
-    """Trees of one repository. Methods raise Unavailable where git is missing or refuses."""
+    """Trees in one repository. Methods raise Unavailable if git is missing or refuses."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -308,11 +310,11 @@ class GitTrees:
 
     @cached_property
     def _empty(self) -> str:
-        """The id of an empty file. Its length shows the repository's hash function."""
+        """Returns the id of an empty file. Its length shows the repository's hash function."""
         return self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
 
     def _write(self, missing: Mapping[str, tuple[str, bytes]]) -> None:
-        """Writes blobs: from their files, many at once, or from the bytes read before if a file has changed since."""
+        """Writes blobs. Git reads all files in one command; a blob whose file has changed is written from its bytes."""
         if not missing:
             return
         write = (*_ON_DISK, "hash-object", "-w", "--no-filters")

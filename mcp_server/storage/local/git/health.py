@@ -27,11 +27,11 @@ _MISSING = re.compile(r"\b(?:missing|to) +(blob|tree|commit|tag) ([0-9a-f]{40,64
 _DAMAGED = re.compile(r"(?:object file|stored in) (\S*objects/[0-9a-f]{2}/[0-9a-f]{38,62})")
 _WORDS = {"blob": "file version", "tree": "folder version", "commit": "commit", "tag": "tag"}
 _ROUNDS = 20
-"""Most runs of fsck to find damaged objects: it stops at each of them."""
+"""Most runs of fsck to find damaged objects: fsck stops at the first one."""
 
 
 class Health:
-    """Checks and repairs one repository. Call `repair` under `locks.git()`; `full` writes only a trial commit."""
+    """Checks and repairs one repository. Call `repair` under `locks.git()`. `full` writes only a trial commit."""
 
     def __init__(self, repository: Repository, committer: Committer, remote: Remote) -> None:
         self._repository = repository
@@ -41,7 +41,7 @@ class Health:
     def quick(self) -> str:
         """Returns the problem with HEAD, its branch, or the last commit's list of files; empty if there is none.
 
-        Takes two git commands for a history of any size.
+        Runs at most a few git commands, for a history of any size.
         """
         if not self._repository.exists():
             return ""
@@ -84,10 +84,10 @@ class Health:
             return ""
         if "filter=lfs" not in attributes or not any(file.is_file() for file in folder.rglob("*")):
             return ""
-        return "git-lfs is not installed: attachments are kept in git itself; install it, then `git lfs install`"
+        return "git-lfs is not installed: attachments are stored in git itself; install it, then run `git lfs install`"
 
     def repair(self) -> list[str]:
-        """Repairs what it can without loss, and returns a sentence for each repair.
+        """Makes all repairs that lose no data, and returns a sentence for each.
 
         Raises Unavailable if git refuses a step; the steps before it are complete.
         """
@@ -121,7 +121,7 @@ class Health:
         try:
             head = self._repository.head()
             entries = self._repository.entries_of(head, []) if head else {}
-            with self._index_of(entries) as index:  # without git's cache of trees, so that each blob is read
+            with self._index_of(entries) as index:  # without git's cache of trees, so that git reads each blob
                 tree = self._repository.text("write-tree", index=index)
             commit = self._committer.put(tree, [head] if head else [], "trial")
             self._repository.run("update-ref", TRIAL, commit)
@@ -254,7 +254,7 @@ class Health:
         return [f"the last commit was damaged; the commit {commit[:10]} has all current files"]
 
     def _reset_index(self, commit: str, kept: Path) -> None:
-        """Resets git's index to the commit, so that differing files count as changed, not as staged."""
+        """Resets git's index to the commit, so that differing files are shown as changed, not as staged."""
         _keep(self._repository.folder() / "index", kept)
         with contextlib.suppress(FileNotFoundError):
             (self._repository.folder() / "index").unlink()

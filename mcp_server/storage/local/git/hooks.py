@@ -1,9 +1,9 @@
 """Our git hooks, which run the user's hooks as well.
 
-The user's hooks are never changed. A hook in `.git/hooks` is renamed to `NAME.chained`, and ours runs it. If
-`core.hooksPath` names a folder of the user, often one for all repositories, nothing is written there: the repository's
-own `core.hooksPath` is set to a folder of ours, in which every hook runs the user's hook. If our command is missing,
-the scripts only run the user's hooks. `remove` restores everything.
+The user's hooks are never changed. A hook in `.git/hooks` is renamed to `NAME.chained`, and our hook runs it. If
+`core.hooksPath` names a folder of the user, which is often used for all repositories, nothing is written there: the
+repository's own `core.hooksPath` is set to our folder, in which every hook runs the user's hook. If the command
+`context-manager` is missing, the scripts only run the user's hooks. `remove` restores everything.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Hooks:
         if not self.in_place():
             return "not in place: commits by hand are not checked"
         ours = str(self._folder()) in (_read(self._repository.common_folder() / "config") or "")
-        return "in place, with those of your core.hooksPath behind them" if ours else "in .git/hooks"
+        return "in place; they also run the hooks in your core.hooksPath" if ours else "in .git/hooks"
 
     def take_mark(self) -> str | None:
         """Returns the id of the newest commit made by hand since the last call, or None."""
@@ -115,7 +115,7 @@ class Hooks:
         return next((path for scope in scopes if (path := self._config(*scope)) is not None), None)
 
     def _into_git_folder(self) -> None:
-        if self._config("--local", "core.hooksPath") == str(self._folder()):  # the user has removed theirs
+        if self._config("--local", "core.hooksPath") == str(self._folder()):  # the user has removed their own setting
             self._repository.run("config", "--local", "--unset", "core.hooksPath")
         folder = self._repository.common_folder() / "hooks"
         folder.mkdir(exist_ok=True)
@@ -127,7 +127,7 @@ class Hooks:
                 _write(place, self._script(name, str(chained)))
 
     def _into_folder_of_ours(self) -> None:
-        """Writes all hooks into a folder of ours, because git then no longer searches the user's folder."""
+        """Writes all hooks into our own folder, because git searches only the folder in `core.hooksPath`."""
         local = self._config("--local", "core.hooksPath")
         self._folder().mkdir(exist_ok=True)
         for name in (*OURS, *_OTHERS):
@@ -153,7 +153,7 @@ class Hooks:
         return text
 
     def hides_local(self) -> bool:
-        """Returns whether `ensure` has run in this repository. A clone does not copy what it writes."""
+        """Returns whether git's exclude file has `/.local/`, which `ensure` writes. A clone does not copy that file."""
         return "/.local/" in (_read(self._repository.common_folder() / "info" / "exclude") or "").split("\n")
 
     def _hide_local(self) -> None:
@@ -179,7 +179,7 @@ def _asked(name: str) -> str:
 
 
 def command() -> str:
-    """Returns the path of our installed command: next to the interpreter, else on PATH."""
+    """Returns the path of the installed `context-manager`: next to the interpreter, else on PATH."""
     beside = Path(sys.executable).with_name("context-manager.exe" if os.name == "nt" else "context-manager")
     return str(beside) if beside.exists() else shutil.which("context-manager") or "context-manager"
 

@@ -48,7 +48,8 @@ class Merger:
     ) -> MergePlan:
         """Plans the merge of the commit or tree `theirs` into the commit `old`, with the merge base `base`, if any.
 
-        Symbolic links and paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
+        Symbolic links and paths for which `keep` returns True do not change. Writes only git objects. Raises
+        Unavailable.
         """
         with self._repository.index_of(None) as index:
             common = base or self._repository.text("mktree", stdin=b"")
@@ -65,7 +66,7 @@ class Merger:
         return MergePlan(old, tree, changed, tuple(path for path in both if path in changed), tuple(links))
 
     def replaced(self, plan: MergePlan, contents: Mapping[str, bytes | None]) -> MergePlan:
-        """Returns the plan with these contents instead; None removes a file."""
+        """Returns the plan with these contents for these paths; None removes a file."""
         if not contents:
             return plan
         with self._repository.index_of(plan.tree) as index:
@@ -102,12 +103,12 @@ class Merger:
             with self._repository.index_of(plan.tree) as index:
                 paths, prefix = nul([path for path, (_, new) in wanted.items() if new]), f"--prefix={fresh}{os.sep}"
                 self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=paths)
-            places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
+            places = {path: files.resolve(path) for path in wanted}  # checks all before the first is written
             live = {path: _read(place) for path, place in places.items()}
             unchanged = self._as_committed(wanted, live)
             for path, (old, new) in wanted.items():
                 if old.startswith(_MODULE) or new.startswith(_MODULE):
-                    continue  # another repository: its owner checks it out
+                    continue  # a submodule: its owner checks it out
                 now = live[path]
                 data = (fresh / path).read_bytes() if new else None
                 if path not in unchanged and now is not None and now != data:
@@ -198,7 +199,7 @@ class Merger:
         return list(settled)
 
     def _renames(self, base: str, side: str) -> dict[str, tuple[str, str]]:
-        """Returns for each plain file that a side moved since `base` its new path and its entry."""
+        """Returns new path and entry of each plain file that a side moved since `base`, by old path."""
         found: dict[str, tuple[str, str]] = {}
         wanted = ("-r", "-z", "--find-renames", "--diff-filter=R")
         parts = iter(self._repository.run("diff-tree", *wanted, base, side).split(b"\0"))
@@ -217,7 +218,7 @@ class Merger:
         return f"{like.split(' ')[0] if like.startswith('100') else '100644'} {blob}"
 
     def _changed(self, old: str, new: str) -> dict[str, tuple[str, str]]:
-        """Returns path → (old entry, new entry)."""
+        """Returns the old and the new entry of each changed path."""
         found: dict[str, tuple[str, str]] = {}
         parts = iter(self._repository.run("diff-tree", "-r", "-z", "--no-renames", old, new).split(b"\0"))
         for part in parts:
@@ -231,7 +232,7 @@ class Merger:
         """Returns the paths whose files have not changed since the old commit."""
         paths = [path for path, data in live.items() if data is not None]
         if any("\n" in path for path in paths):
-            raise Refused("a file's name contains a line end; rename it")
+            raise Refused("a file name contains a line break; rename the file")
         given = "".join(f"{path}\n" for path in paths).encode("utf-8", "surrogateescape")
         blobs = self._repository.text("hash-object", "--stdin-paths", stdin=given).split() if paths else []
         same = {path for path, blob in zip(paths, blobs, strict=True) if wanted[path][0].endswith(f" {blob}")}

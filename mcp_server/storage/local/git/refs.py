@@ -1,4 +1,4 @@
-"""Names of commits: tags under `memory/`, branches with their own folders, and remotes."""
+"""Names for commits: tags under `memory/`, branches with their own folders, and remotes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.repository import Repository, clean_path
 
 NETWORK_SECONDS = 300.0
-"""After so long a remote that does not answer is given up."""
+"""Time limit in seconds for a command that connects to a remote."""
 
 _BEHIND = ("[rejected]", "fetch first", "non-fast-forward", "stale info", "[remote rejected]", "cannot lock ref")
 
@@ -48,7 +48,7 @@ class Remote:
         try:
             self._repository.run("fetch", "--quiet", name, seconds=NETWORK_SECONDS)
         except GitFailed as error:
-            raise Unavailable(f"{name} could not be fetched: {_short(error)}; what is here is committed") from error
+            raise Unavailable(f"{name} could not be fetched: {_short(error)}; local changes are committed") from error
 
     def tip(self, name: str, branch: str) -> str | None:
         """Returns the commit of the remote's branch when it was last fetched; None if there is none."""
@@ -58,8 +58,9 @@ class Remote:
             return None
 
     def counterpart(self, name: str, branch: str) -> str:
-        """Returns the name of the remote's branch for this one: the same name; else the only branch of the remote, as
-        in a new clone whose HEAD has another name; else the same name, which will be created."""
+        """Returns the name of the remote's branch for this branch: the same name, which a push creates if the remote
+        lacks it. If the remote lacks it and has exactly one branch (as in a new clone whose HEAD has another name),
+        returns that one."""
         listed = self._repository.text("for-each-ref", "--format=%(refname:strip=3)", f"refs/remotes/{name}/")
         there = [one for one in listed.split() if one != "HEAD" and not one.startswith(("explore/", "extract/"))]
         return there[0] if len(there) == 1 and branch not in there else branch
@@ -73,12 +74,12 @@ class Remote:
         except GitFailed as error:
             if any(said in error.said for said in _BEHIND):
                 return "behind"
-            raise Unavailable(f"{name} could not be pushed to: {_short(error)}; what is here is committed") from error
+            raise Unavailable(f"{name} could not be pushed to: {_short(error)}; local changes are committed") from error
         return "pushed"
 
     def ahead_behind(self, name: str, branch: str) -> tuple[int, int] | None:
-        """Returns the number of commits that are only here, and only on the remote when it was last fetched; None if it
-        lacks the branch."""
+        """Returns the number of commits that only HEAD has, and the number that only the remote's branch had when it
+        was last fetched; None if the remote lacks the branch."""
         tip = self.tip(name, branch)
         if tip is None:
             return None
@@ -92,11 +93,11 @@ def _short(error: GitFailed) -> str:
 
 
 _HALF_MADE = "locked initializing"
-"""How git lists a work tree that it is just making."""
+"""The line in git's list for a work tree whose creation has not finished."""
 
 
 class Worktrees:
-    """Branches of one repository and their work trees. What writes, under `locks.git()`."""
+    """Branches of one repository and their work trees. Call methods that write under `locks.git()`."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -134,10 +135,10 @@ class Worktrees:
         self._git("worktree", "add", "--quiet", "-b", branch, str(place), start)
 
     def remove(self, branch: str, place: Path | None) -> None:
-        """Deletes a branch and its folder with all content, also what a kill left of creating them."""
+        """Deletes a branch and its folder with all content, also if their creation was killed."""
         place = place or self._places(half_made=True).get(branch)
         if place is not None and place.exists():
-            try:  # --force twice: git locks a work tree while it makes it, and a kill leaves it locked
+            try:  # --force twice: git locks a work tree during its creation, and a kill leaves it locked
                 self._git("worktree", "remove", "--force", "--force", str(place))
             except Unavailable:
                 shutil.rmtree(place, ignore_errors=True)
@@ -149,7 +150,8 @@ class Worktrees:
             self._git("branch", "--quiet", "-D", branch)
 
     def _places(self, *, half_made: bool = False) -> dict[str, Path]:
-        """Returns the folder of each checked-out branch; with `half_made` also of those that a kill left incomplete."""
+        """Returns the folder of each checked-out branch; with `half_made`, also those whose creation has not
+        finished."""
         found: dict[str, Path] = {}
         for block in self._repository.text("worktree", "list", "--porcelain").split("\n\n"):
             lines = block.split("\n")
@@ -160,14 +162,14 @@ class Worktrees:
         return found
 
     def _git(self, *arguments: str) -> None:
-        """Runs git without the variables of `Repository.run`, which git would pass on to the new work tree and fill
-        this one's index."""
+        """Runs git without the environment variables of `Repository.run`: with them, git would fill the index of this
+        work tree instead of that of the new one."""
         root = self._repository.root
         run_git(root, "-c", "core.hooksPath=/dev/null", *arguments, environment=plain_environment())
 
 
 class Tags:
-    """The tags of one repository. `create` under `locks.git()`."""
+    """The tags of one repository. Call `create` under `locks.git()`."""
 
     def __init__(self, repository: Repository, committer: Committer) -> None:
         self._repository = repository
@@ -192,14 +194,14 @@ class Tags:
         try:
             self._repository.run("check-ref-format", f"refs/tags/{name}")
         except GitFailed as error:
-            raise Invalid(f"{name!r} is no name for a tag; use letters, digits, '-', '_' and '.'") from error
+            raise Invalid(f"{name!r} is not a valid tag name; use letters, digits, '-', '_' and '.'") from error
         known = {tag.name: tag for tag in self.all(name)}
         if name in known:
             if known[name].commit == commit:
                 return
             raise Conflict(f"the tag {name} names another state ({known[name].commit[:10]}); choose another name")
         if message:
-            # Not signed, as our commits are not: nobody could type a passphrase.
+            # Not signed, like our commits, because nobody could type a passphrase.
             self._committer.signed("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
         else:
             self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))

@@ -1,4 +1,4 @@
-"""Runs git on the workspace's own repository, independent of this process's folder and environment; and reads and
+"""Runs git on the workspace's own repository, independent of this process's folder and environment, and reads and
 stores git's objects by their hash."""
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ BUSY = {
     "BISECT_LOG": "bisect",
 }
 _SETTINGS = ("-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", "-c", "core.safecrlf=false")
-"""Overrides of the user's settings: we read git's output, and converted line ends must not be an error."""
+"""Overrides of the user's settings: this program parses git's output, and converted line ends must not be an error."""
 _ON_BRANCH, _ELSEWHERE = "ref: refs/heads/", "ref: refs/heads/.invalid"
 """The beginning of the file HEAD on a branch, and its content if the branch is stored elsewhere (reftable)."""
 OPEN, _OPEN_SECONDS = "context-manager-open", 3600
-"""The file in git's folder with the process id of an open commit, which our pre-commit hook writes, and the seconds for
-which it is valid: the system reuses process ids."""
+"""The file in git's folder with the process id of a commit by hand that is in progress, which our pre-commit hook
+writes, and the seconds for which it is valid, because the system reuses process ids."""
 _HEAD = re.compile(rb"ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64}")
 UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
-"""The environment in which git reads the objects themselves, not those that replace them."""
+"""The environment in which git ignores replacements of objects (`git replace`)."""
 _MANY = 200  # paths on one command line; for more, the whole index is listed
 
 
@@ -250,7 +250,7 @@ class Repository:
 
 @contextlib.contextmanager
 def objects_of(root: Path, *, every: bool = False) -> Iterator[Objects]:
-    """Opens the objects of the repository in `root/.git`. With `every`, only `all` may be called."""
+    """Yields the objects of the repository in `root/.git`. With `every`, only `all` may be called."""
     which = ("--batch-all-objects", "--unordered") if every else ()
     environment = plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED
     with running_git(root, "cat-file", "--batch", *which, environment=environment) as (ask, answers):
@@ -258,7 +258,7 @@ def objects_of(root: Path, *, every: bool = False) -> Iterator[Objects]:
 
 
 class Objects:
-    """Objects by their hash, from one `cat-file` that stays open."""
+    """Reads objects by their hash from a running `git cat-file`."""
 
     def __init__(self, ask: IO[bytes], answers: IO[bytes]) -> None:
         self._ask = ask
@@ -279,7 +279,8 @@ class Objects:
         return bool(oid.strip("0")) and self.read(oid)[0] != "missing"
 
     def commit_of(self, oid: str) -> str | None:
-        """Returns the commit of an object, or of the tag that it is; None for a tree, a blob or a missing object."""
+        """Returns the commit that an object is or, if it is a tag, refers to; None for a tree, a blob or a missing
+        object."""
         while oid.strip("0"):
             kind, data = self.read(oid)
             if kind != "tag":
@@ -352,7 +353,7 @@ def nul(parts: Sequence[str]) -> bytes:
 
 
 def clean_path(path: str) -> str:
-    """Returns a path inside the workspace in git's form. Raises Refused for any other path."""
+    """Returns a path inside the workspace as git writes it. Raises Refused for any other path."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.parts:
         raise Refused(f"{path!r} is not a path inside the workspace")
@@ -360,7 +361,8 @@ def clean_path(path: str) -> str:
 
 
 def _is_open(mark: Path) -> bool:
-    """Returns whether the process in this file still runs: a commit by hand, whose editor may be open for long."""
+    """Returns whether the process whose id is in this file still runs. It is a commit by hand, whose editor may be open
+    for a long time."""
     try:
         if os.name != "posix" or time.time() - mark.stat().st_mtime > _OPEN_SECONDS:
             return False  # on Windows sh has its own process ids

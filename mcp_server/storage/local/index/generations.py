@@ -1,9 +1,9 @@
 """Generations: the files of the search index, and the connections to them.
 
     memory-2-wordllama-7.db        generation 7 of schema 2 with embedder wordllama
-    memory-2-wordllama.current     names the live generation of these two; replaced atomically
+    memory-2-wordllama.current     the number of the live generation for these two; replaced atomically
 
-A process that reads or fills a generation shares its lock. A generation that is not live and that no process shares is
+A process that reads or fills a generation holds a shared lock on it. A generation that is not live and not locked is
 deleted. Files of another schema or another embedder are not used.
 """
 
@@ -25,7 +25,8 @@ from mcp_server.storage.local.locks import Held, Locks
 from mcp_server.storage.sqlite import Database, DatabaseBroken, Stems, inode_of
 
 BUSY_SECONDS = 5.0
-"""No reader keeps an index locked for long: a file that stays locked is damaged."""
+"""Seconds to wait for a locked index file. No process locks one for long, so a file that stays locked counts as
+damaged."""
 
 
 @dataclass(slots=True)
@@ -52,8 +53,11 @@ class Connected:
 
 @dataclass(slots=True)
 class Opened:
-    """An open generation. A reader has two connections, so that words and vectors are searched at once; a `retired`
-    one is closed by its last user. A writer has one connection, which is `words` and `near`."""
+    """An open generation.
+
+    A reader has two connections, so that words and vectors are searched at the same time. A writer has one connection,
+    which is both `words` and `near`. If `retired`, the last of the `users` (running searches) closes it.
+    """
 
     generation: Generation
     inode: int
@@ -81,26 +85,26 @@ async def open_reader(generation: Generation) -> Opened:
 
 
 async def open_writer(generation: Generation) -> Opened:
-    """Opens a generation for writing, and fills a stale vector table. Raises DatabaseBroken as `open_reader` does."""
+    """Opens a generation for writing, and fills a stale vector table. Raises the same errors as `open_reader`."""
     inode = inode_of(generation.path)
     to = await connect(generation.path)
     try:
         if to.loads_vectors:
             await to.database.write(refill)
-    except BaseException:  # also if it is cancelled: otherwise nobody would close the connection
+    except BaseException:  # also after a cancellation, the connection must be closed
         await to.database.close()
         raise
     return Opened(generation, inode, to, to)
 
 
 async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Connected:
-    """Connects to an index file; a `new` one may be empty. With `numpy`, imports NumPy first, which takes 12 MB: a
-    server that only checks for changes does not need it."""
+    """Connects to an index file; a `new` one may be empty. With `numpy`, imports NumPy, which takes 12 MB; a server
+    that only checks for changes does not need it."""
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:
         if not new and state(connection).get("complete") != "1":
-            raise DatabaseBroken(f"{path.name} was never completed")
+            raise DatabaseBroken(f"{path.name} is incomplete: it was never filled to the end")
         if numpy:
             import_numpy()
         connection.execute("PRAGMA cache_size = -16000")
@@ -146,13 +150,13 @@ class Generations:
         return _number_in(self._pointer)
 
     def take_current(self) -> Generation | None:
-        """Returns the live generation, shared with others; None if there is none or its file is gone."""
+        """Returns the live generation with a shared lock; None if there is none or its file is gone."""
         for _ in range(100):
             number = self.current()
             if number is None:
                 return None
             held = self._locks.share(self._lock(number))
-            if held is None:  # another process is deleting it: the pointer has moved, or moves in a moment
+            if held is None:  # another process is deleting it; the pointer has changed, or changes soon
                 continue
             if self.current() == number:
                 if self.path(number).is_file():
@@ -163,12 +167,12 @@ class Generations:
         return None
 
     def is_live(self, opened: Opened) -> bool:
-        """Returns whether an open generation is still the live one, and its file the same."""
+        """Returns whether an open generation is still live and its file was not replaced."""
         generation = opened.generation
         return generation.number == self.current() and inode_of(generation.path) == opened.inode
 
     def serves(self) -> bool:
-        """Returns whether the live file begins like a database and was not reported as damaged."""
+        """Returns whether the live file begins with SQLite's magic bytes and was not reported as damaged."""
         number = self.current()
         if number is None or _number_in(self._damage) == number:
             return False
@@ -179,12 +183,13 @@ class Generations:
             return False
 
     def report_damage(self, number: int) -> None:
-        """Records that a generation cannot be read, for the maintaining process, which only writes."""
+        """Records that a generation cannot be read. The maintaining process, which only writes, learns it from there
+        and rebuilds the index."""
         with contextlib.suppress(OSError):
             self._damage.write_text(str(number), "ascii")
 
     def begin(self) -> Generation:
-        """Creates an empty generation for this process. Raises Unavailable if no file can be made."""
+        """Creates an empty generation with a shared lock. Raises Unavailable if no file can be created."""
         self._locks.check_there()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -200,8 +205,8 @@ class Generations:
                 held.release()
         except OSError as error:
             raise Unavailable(
-                f"no index can be made in {self.folder} ({error.strerror or error}); search reads the files "
-                "themselves. Check the disk and the permissions of .local/"
+                f"no index can be created in {self.folder} ({error.strerror or error}), so searches read the files "
+                "themselves; check the disk and the permissions of .local/"
             ) from error
 
     def publish(self, generation: Generation) -> None:
@@ -211,8 +216,8 @@ class Generations:
         durable.replace(temporary, self._pointer)
 
     def sweep(self, *, others: bool = False) -> list[str]:
-        """Deletes the index files that are neither live nor in use, with `others` also those of other schemas and
-        embedders. Returns the names of those in use."""
+        """Deletes the index files that are neither live nor in use; with `others`, also those of other schemas and
+        embedders. Returns the names of the files that are still in use."""
         used: list[str] = []
         for file in sorted(self.folder.glob("memory-*.db")):
             prefix = file.stem.rpartition("-")[0]
@@ -224,7 +229,8 @@ class Generations:
         return used
 
     def _delete_unused(self, file: Path, pointer: Path | None) -> bool:
-        """Deletes an index file, and the pointer to it first, unless it is live here. Returns False if it is used."""
+        """Deletes an index file, and before it the file `pointer`, unless it is the live one. Returns False if it is
+        in use."""
         try:
             held = self._locks.try_exclusive(f"index-{file.stem}")
         except Unavailable:

@@ -1,6 +1,7 @@
 """The search index: a disposable copy of the files for fast searches.
 
-If the index is missing or broken, `answer` reads the files and says so, and `needs_care` tells the maintainer.
+If the index is missing or broken, `answer` searches the files themselves and reports that, and `needs_care` is True, so
+that the maintainer rebuilds the index.
 """
 
 from __future__ import annotations
@@ -60,14 +61,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SETTLE_SECONDS = 1.0
-"""Time limit of `settle`. A write is indexed within about 0.05 s in the same process, 0.2 s in another one."""
+"""Time limit of `settle`. A write is indexed within about 0.05 s by the same process, 0.2 s by another one."""
 
 RENEW_SECONDS = 15.0
-"""Time for which `renew` waits for other processes to close the old index. A server checks twice a second."""
+"""Seconds for which `renew` waits for other processes to close the old index. A server checks twice a second."""
 
 
 class Index(Maintenance):
-    """The search index of one workspace and embedder. `name` and `dimensions` describe an embedder that is missing."""
+    """The search index of one workspace and embedder.
+
+    If the embedder cannot be loaded, `embedder` is None, and `name` and `dimensions` describe it.
+    """
 
     def __init__(
         self,
@@ -89,7 +93,7 @@ class Index(Maintenance):
                 if opened is not None:
                     return await self._search(opened, queries, then)
         except (Unavailable, OSError, driver().error) as error:
-            await self._is_broken(error)
+            await self._mark_broken(error)
 
         def scanned() -> T:
             return then([self._scan.search(query, self._health.absence) for query in queries], lambda text, turns: {})
@@ -99,9 +103,9 @@ class Index(Maintenance):
     async def _search(
         self, opened: Opened, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]
     ) -> T:
-        """Two connections work at once: one fetches by words, the other by meaning. The thread of the first connection
-        waits for the other one and finishes the searches in one transaction: handing hundreds of candidates from thread
-        to thread over the event loop takes milliseconds."""
+        """Returns `then` of the candidates. Uses two connections at the same time: one searches words, the other
+        vectors. The thread of the first waits for the second and finishes the searches in one transaction, because
+        passing hundreds of candidates between threads over the event loop takes milliseconds."""
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
         near: Future[list[Near]] = Future()
@@ -119,7 +123,7 @@ class Index(Maintenance):
                 searching = LocalSearching(connection, {}, opened.near.stems, query)
                 look = nearest if by_vec else nearest_of
                 found.append((vector, look(searching, vector, searching.scope())))
-            near.set_result(found)  # the other thread reads their rows meanwhile
+            near.set_result(found)  # the other thread reads these rows during the next step
             about.set_result(
                 [
                     None if one is None else vector_of_query(query.said or query.text)
@@ -132,7 +136,7 @@ class Index(Maintenance):
                 await opened.near.database.read(look_near)
             finally:
                 for result in (near, about):
-                    result.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
+                    result.cancel()  # if it has no result, the other thread would wait forever; else no effect
 
         def by_words(connection: sqlite3.Connection, place: int, query: IndexQuery) -> Candidates:
             searching = LocalSearching(connection, opened.names, opened.words.stems, query)
@@ -162,27 +166,27 @@ class Index(Maintenance):
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
         """Waits until searches see the current versions of these files, at most `patience` seconds.
 
-        Does not wait if the index is broken, missing or being built: searches then read the files.
+        Does not wait if the index is broken or being built, because searches then read the files.
         """
         left = [path for path in paths if is_indexed(path)]
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
-                there = await to_thread.run_sync(self._as_they_are, left)
-                known = await self._ask(partial(_as_indexed, paths=left), there)
+                there = await to_thread.run_sync(self._sizes_and_times, left)
+                known = await self._ask(partial(_indexed_versions, paths=left), there)
                 nothing = (0, 0)
                 left = [
                     path
                     for path in left
                     if known.get(path) != there.get(path)
-                    # Large and imported files take longer.
+                    # `apply` indexes large and postponed files later.
                     and there.get(path, nothing)[0] - known.get(path, nothing)[0] <= SMALL
                     and path not in self._postponed
                 ]
                 if left:
                     await sleep(0.01)
 
-    def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Returns sizes and times of the existing files. Links are left out: the index has only their targets."""
+    def _sizes_and_times(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Returns size (bytes) and mtime (ns) of the existing files. Skips links: only their targets are indexed."""
         found = {}
         for path in paths:
             with contextlib.suppress(ContextManagerError, OSError):
@@ -201,7 +205,7 @@ class Index(Maintenance):
                 if opened is not None:
                     return str(opened.generation.number), await opened.near.database.data_version()
         except (Unavailable, OSError, driver().error) as error:
-            await self._is_broken(error)
+            await self._mark_broken(error)
         return "none", 0
 
     async def status(self) -> IndexStatus:
@@ -240,7 +244,8 @@ class Index(Maintenance):
         return len(compared), tuple(path for path, same in compared if not same)
 
     async def _is_as_indexed(self, path: str) -> bool | None:
-        """Returns whether the index has the passages of a file; None if the file changed since it was indexed."""
+        """Returns whether the index has exactly the passages of a file; None if the file changed since it was
+        indexed."""
 
         def read() -> tuple[FileContent, list[Row], list[Signals]]:
             found = read_file(self._files, path, None)
@@ -250,7 +255,7 @@ class Index(Maintenance):
         found, rows, cuts = await to_thread.run_sync(read)
 
         def compare(connection: sqlite3.Connection) -> bool | None:
-            if _as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+            if _indexed_versions(connection, [path]).get(path) != (found.size, found.mtime_ns):
                 return None
             return _holds(connection, path, rows, cuts)
 
@@ -261,12 +266,12 @@ class Index(Maintenance):
             async with self._reading() as opened:
                 return otherwise if opened is None else await opened.words.database.read(fn)
         except (Unavailable, OSError, driver().error) as error:
-            await self._is_broken(error)
+            await self._mark_broken(error)
             return otherwise
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Opened | None]:
-        """Yields the live generation, reopened if another one is live; None if none can be read."""
+        """Yields the open live generation, or None if there is none. Opens the new one if another became live."""
         opened = await self._opened()
         if opened is None:
             yield None
@@ -304,7 +309,7 @@ class Index(Maintenance):
             if opened.users == 0:
                 await opened.close()
 
-    async def _is_broken(self, error: Exception) -> None:
+    async def _mark_broken(self, error: Exception) -> None:
         self._health.broken = str(error)
         number = self._generations.current()
         if number is not None:
@@ -327,8 +332,8 @@ class Index(Maintenance):
         await self._retire()
 
 
-def _as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Returns for each of these files that is indexed its size (bytes) and mtime (ns) when it was indexed."""
+def _indexed_versions(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Returns size (bytes) and mtime (ns) of these files when they were indexed. Files not indexed are left out."""
     rows = connection.execute(
         "SELECT path, size, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
     )
@@ -338,7 +343,8 @@ def _as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[st
 def _exchanges(
     connection: sqlite3.Connection, vector: NDArray[np.float32], turns: Sequence[Source]
 ) -> dict[Source, Exchange]:
-    """Returns how near these turns and their neighbors are to a message's vector; nothing for turns without one."""
+    """Returns the similarity of these turns and their neighbors to a message's vector. Turns without a vector are left
+    out."""
     rows = connection.execute(
         "SELECT DISTINCT f.path, n.mark, n.part, p.vector FROM json_each(?) j "
         "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
@@ -351,8 +357,8 @@ def _exchanges(
 
 
 def _sample(connection: sqlite3.Connection, most: int) -> list[str]:
-    """Returns the paths of at most `most` random indexed files. For half of them, the chance grows with the number of
-    passages."""
+    """Returns the paths of at most `most` random indexed files. One half is drawn by passages, so that files with more
+    passages are more likely."""
     of_passages = "SELECT file FROM knowledge_meta ORDER BY random() LIMIT ?"
     rows = connection.execute(f"SELECT DISTINCT path FROM files WHERE id IN ({of_passages})", (most // 2,)).fetchall()
     rows += connection.execute("SELECT path FROM files ORDER BY random() LIMIT ?", (most - len(rows),)).fetchall()
@@ -375,14 +381,14 @@ def _holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts:
 
 
 MOST_BYTES = 64_000_000
-"""Bytes that a scan reads at most, newest files first."""
+"""Most bytes that a scan reads, newest files first."""
 
 
 class Scan:
-    """Searches the files without an index, by keywords: slow for many files, but always possible. Both engines use it
-    while their index is missing. Safe to call from several threads.
+    """Searches the files by keywords without the index on disk: slow for many files, but always possible. Both engines
+    use it while their index is missing. Safe to call from several threads.
 
-    `read_file` returns the passages of a file. The passages are indexed in memory, and again if a file has changed.
+    `read_file` returns the passages of a file. They are indexed in memory. If a file changes, it is indexed again.
     """
 
     def __init__(self, files: Files, read_file: Callable[[str], FileContent]) -> None:
@@ -394,8 +400,8 @@ class Scan:
 
     def search(self, query: IndexQuery, absence: str) -> Candidates:
         message = (
-            f"the search index is {absence}: the files were read instead, by keywords only. "
-            "The server rebuilds it, or `context-manager reset --index --apply`"
+            f"the search index is {absence}: the files were searched instead, by keywords only. "
+            "The server rebuilds the index; `context-manager reset --index --apply` rebuilds it now"
         )
         import_numpy()
         with self._lock:

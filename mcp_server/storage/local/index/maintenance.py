@@ -36,15 +36,15 @@ from mcp_server.text.passages import indexed_text
 T = TypeVar("T")
 
 SMALL = 256 * 1024
-"""Bytes that `apply_small` reads at most: some tenths of a second's work."""
+"""Most bytes that one `apply_small` reads; indexing them takes a few tenths of a second."""
 
 
 class _Replaced(Exception):
-    """Another generation became the live one meanwhile."""
+    """Another generation became live during the work."""
 
 
 class Maintenance:
-    """The part of an index that writes its files."""
+    """The part of an index that builds and updates its files."""
 
     def __init__(self, files: WorkspaceFiles, locks: Locks, folder: Path, embedding: Embedding) -> None:
         self._files = files
@@ -53,20 +53,20 @@ class Maintenance:
         self._health = IndexHealth()
         self._writing: Opened | None = None
         self._turn = Lock()
-        self._long: Indexer | None = None  # the running refresh or apply, which lets others write in between
+        self._long: Indexer | None = None  # the running refresh or apply, which pauses for other writers
         self._postponed: set[str] = set()
         """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
 
     @property
     def needs_care(self) -> bool:
-        """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
+        """Returns True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
         replaced = self._writing is not None and not self._generations.is_live(self._writing)
         return self._health.broken is not None or not self._generations.serves() or replaced
 
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files, and builds a missing index. Returns the number of changed files.
 
-        Only for the process with the maintainer's lock, as `apply` and `apply_small`.
+        Only the process with the maintainer's lock may call it; the same applies to `apply` and `apply_small`.
         """
 
         async def work(writing: Opened) -> int:
@@ -94,8 +94,8 @@ class Maintenance:
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
         """Updates small files, also while `refresh` or `apply` is running: they pause for it.
 
-        Returns the number of changed files, and the paths that need `apply`: large files, and all files if there is no
-        index. `settle` does not wait for those.
+        Returns the number of changed files, and the paths that it leaves to `apply`: large files, and all files if
+        there is no index. `settle` does not wait for those.
         """
         paths = tuple(paths)
 
@@ -122,9 +122,10 @@ class Maintenance:
         return changed, left
 
     async def rebuild(self, progress: Progress | None = None) -> int:
-        """Fills a new generation from the files and makes it live for every process. The old one serves meanwhile.
+        """Fills a new generation from the files and makes it live for every process. Until then, searches use the old
+        one.
 
-        Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
+        Any process may call it. Returns the number of files. Raises Unavailable if no file can be created.
         """
         paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
         generation = await to_thread.run_sync(self._generations.begin)
@@ -196,8 +197,8 @@ class Maintenance:
         return changed
 
     async def _with_live(self, work: Callable[[Opened], Awaitable[T]]) -> T | None:
-        """Returns `work` of the live generation; None if there is none that can be written, or it is damaged: then it
-        must be rebuilt."""
+        """Returns the result of `work` on the live generation. Returns None if no live generation can be written or it
+        is damaged; the index must then be rebuilt."""
         while True:
             async with self._turn:
                 writing = await self._writer()
@@ -211,11 +212,11 @@ class Maintenance:
                     self._health.broken = str(error)
                     return None
                 except Unavailable as error:
-                    await self._judge(writing, error)
+                    await self._check_damage(writing, error)
                     return None
 
     async def _let_others(self, writing: Opened) -> None:
-        """Lets waiting writers run first. Raises _Replaced if another generation is live afterwards."""
+        """Lets waiting writers run first. Raises _Replaced if another generation became live."""
         if self._turn.statistics().tasks_waiting:
             self._turn.release()
             with CancelScope(shield=True):  # the caller releases it
@@ -230,7 +231,7 @@ class Maintenance:
         return sorted({path for path in (*held, *there) if is_indexed(path)})
 
     def _to_read(self, path: str, known: IndexedFile | None) -> int:
-        """Returns about how many bytes of a file are not indexed yet; 0 for a deleted file."""
+        """Returns the approximate number of bytes of a file that are not indexed yet; 0 for a deleted file."""
         try:
             size = self._files.stat(path).size
         except (ContextManagerError, OSError):
@@ -251,7 +252,7 @@ class Maintenance:
             await self._let_others(writing)
 
     async def _writer(self) -> Opened | None:
-        """Returns the live generation, open for writing; None if there is none that can be written."""
+        """Returns the live generation, open for writing; None if no live generation can be written."""
         if self._writing is not None and not self._generations.is_live(self._writing):
             await self._close_writer()
         if self._health.broken or not self._generations.serves():
@@ -271,8 +272,9 @@ class Maintenance:
             self._health.broken = str(error)
         return self._writing
 
-    async def _judge(self, writing: Opened, error: Unavailable) -> None:
-        """Marks the index as broken if it is damaged. Otherwise (a full or read-only disk) raises the error."""
+    async def _check_damage(self, writing: Opened, error: Unavailable) -> None:
+        """Marks the index as broken if it cannot be read. Otherwise raises `error`, which then comes from a full or
+        read-only disk."""
         try:
             await writing.words.database.read(count_contents)
         except (Unavailable, driver().error):
@@ -335,7 +337,7 @@ def count_contents(connection: sqlite3.Connection) -> Counts:
 
 
 def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
-    """Returns passages that were written without an embedder: id and the text to embed."""
+    """Returns at most `most` passages that were written without an embedder: id and the text to embed."""
     waiting = "SELECT id FROM passages WHERE vector IS NULL LIMIT ?"
     rows = connection.execute(f"SELECT {COLUMNS} FROM {STORED}{FILES} WHERE m.id IN ({waiting})", (most,)).fetchall()
     names: dict[int, str] = {}
@@ -344,8 +346,8 @@ def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int,
 
 
 def not_read(connection: sqlite3.Connection, most: int) -> list[tuple[int, str, int]]:
-    """Returns passages that the network has not read, the newest first and copies last: id, text, and whether it is a
-    derived line."""
+    """Returns at most `most` passages that the recognizer's network has not processed: id, text, and 1 for a derived
+    line. The newest come first, copies (categories in COPIES) last."""
     return connection.execute(
         "SELECT p.id, p.text, m.derived FROM (SELECT id FROM passages WHERE about IS NULL ORDER BY id DESC LIMIT ?) n "
         "CROSS JOIN passages p ON p.id = n.id CROSS JOIN knowledge_meta m ON m.id = n.id CROSS JOIN names c "

@@ -1,4 +1,4 @@
-"""The SQLite tables of the search index, and the statements of a search that only this engine has.
+"""The SQLite tables of the search index, and the search statements whose SQL is specific to SQLite.
 
 Everything in the tables can be rebuilt from the workspace's files. `SCHEMA` is part of the file name, so that old and
 new versions of the program can run at the same time. Increase it if you change a table, or how a text is split and
@@ -31,19 +31,19 @@ SCHEMA = 9
 
 
 TABLES = """
--- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could
--- not load sqlite-vec).
+-- Properties of this file: schema, embedder, dimensions, complete (1 after the file was filled for the first time),
+-- vectors_stale (1 if a writer could not load sqlite-vec).
 CREATE TABLE index_state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
--- One row: the number of passages and of their words (for the mean length in BM25), and the same of lines that an
--- extractor derived from turns. The lines are counted apart, because they repeat the text of turns.
+-- One row: the number of passages and of their words (for the mean length in BM25), and both numbers for the lines
+-- that an extractor derived from turns. Lines are counted separately, because they repeat the text of turns.
 CREATE TABLE totals (
     passages INTEGER NOT NULL, words INTEGER NOT NULL, lines INTEGER NOT NULL, line_words INTEGER NOT NULL
 );
 INSERT INTO totals VALUES (0, 0, 0, 0);
 
--- Every file that was read, as it was then. so_far (JSON) is the position up to which a transcript was parsed; problem
--- is a sentence for status.
+-- Every indexed file, with its size, time and hash when it was read. so_far (JSON) is the position up to which a
+-- transcript was parsed; problem is a sentence for status.
 CREATE TABLE files (
     id INTEGER PRIMARY KEY,
     path TEXT NOT NULL UNIQUE,
@@ -56,12 +56,12 @@ CREATE TABLE files (
 );
 CREATE INDEX files_with_problems ON files (path) WHERE problem IS NOT NULL;
 
--- Projects, sessions, speakers, categories by number: filters compare integers.
+-- The names of projects, sessions, speakers and categories, by number, so that filters compare integers.
 CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 
--- What filters need of a passage, narrow so that 100,000 rows stay in the cache. `mark` is the unit: turn number
--- or first line.
--- AUTOINCREMENT: an id that a reader still holds never becomes another passage's.
+-- The columns of a passage that filters use. The rows are narrow, so that 100,000 of them stay in the cache. `mark`
+-- identifies the unit: its turn number or first line.
+-- AUTOINCREMENT: ids are never reused, so that an id that a reader still uses never refers to another passage.
 CREATE TABLE knowledge_meta (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     file INTEGER NOT NULL REFERENCES files (id),
@@ -77,11 +77,11 @@ CREATE TABLE knowledge_meta (
     derived INTEGER NOT NULL            -- 1: a line that an extractor wrote
 );
 CREATE UNIQUE INDEX meta_of_file ON knowledge_meta (file, mark, part);
--- Before the index of sessions, which SQLite then uses if a search names both.
+-- Created before the index of sessions, so that SQLite uses that one if a search filters by both.
 CREATE INDEX meta_of_category ON knowledge_meta (category);
 CREATE INDEX meta_of_session ON knowledge_meta (session);
 
--- What a result shows and a score needs.
+-- The columns of a passage that results show and scores use.
 CREATE TABLE passages (
     id INTEGER PRIMARY KEY REFERENCES knowledge_meta (id),
     ordinal INTEGER NOT NULL,
@@ -104,14 +104,14 @@ CREATE TABLE passages (
 CREATE INDEX passages_without_vector ON passages (id) WHERE vector IS NULL;
 CREATE INDEX passages_not_read ON passages (id) WHERE about IS NULL;
 
--- Words of the indexed text, folded by text.words; rowid is the passage. Derived lines have tables of their own:
--- so a search ranks what people said and wrote as if there were no lines.
+-- Words of the indexed text, folded by text.words; rowid is the passage. Derived lines have their own tables, so that
+-- they do not affect the BM25 ranking of turns and documents.
 CREATE VIRTUAL TABLE knowledge_fts USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE knowledge_terms USING fts5vocab (knowledge_fts, row);
 CREATE VIRTUAL TABLE lines_fts USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE lines_terms USING fts5vocab (lines_fts, row);
 
--- Who speaks in which project: names in a query are looked up here.
+-- The speakers of each project, with their numbers of passages and lines. Names in a query are looked up here.
 CREATE TABLE speakers (
     project INTEGER,
     speaker INTEGER,
@@ -137,8 +137,8 @@ END;
 """
 
 VECTORS = """
--- Nearest neighbours: int8 prefilters, the float16 vectors in `passages` give the exact cosine. On unit vectors L2
--- orders as cosine does.
+-- Nearest neighbors: the int8 vectors select candidates, the float16 vectors in `passages` give the exact cosine. For
+-- unit vectors, L2 distance and cosine give the same order.
 CREATE VIRTUAL TABLE knowledge_vec USING vec0 (
     project INTEGER PARTITION KEY,
     session INTEGER,
@@ -149,13 +149,13 @@ CREATE VIRTUAL TABLE knowledge_vec USING vec0 (
 
 
 LINES = -1
-"""The session of derived lines in the vector table, so that searches can exclude them."""
+"""The session number of all derived lines in the vector table: searches exclude the lines by it."""
 
 
 def load_vectors(connection: sqlite3.Connection) -> bool:
-    """Loads sqlite-vec into a connection. Returns False if the driver or the machine cannot.
+    """Loads sqlite-vec into a connection. Returns False if it cannot be loaded.
 
-    Does the same as `sqlite_vec.load`, whose module would import NumPy (12 MB), which an idle server does not need.
+    Replaces `sqlite_vec.load`, whose module imports NumPy (12 MB), which an idle server does not need.
     """
     try:
         package = find_spec("sqlite_vec")
@@ -208,7 +208,7 @@ def refill(connection: sqlite3.Connection) -> None:
 
 
 def compared(kept: Mapping[str, str]) -> int:
-    """Returns how many of a vector's numbers are in the vector table; `kept` is the `state`."""
+    """Returns the number of leading dimensions that the vector table stores. `kept` is the result of `state`."""
     dimensions = int(kept["dimensions"])
     return min(dimensions, LEADING.get(kept["embedder"], dimensions))
 
@@ -218,9 +218,10 @@ def state(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
-    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
+    """Returns each vector as float16 (for the exact cosine), and its first `first` dimensions as int8 (to find
+    neighbors)."""
     half = vectors.astype("<f2")
-    # From the rounded vectors, so that the table can be filled again from the stored ones.
+    # Made from the rounded vectors, so that `refill` makes the same bytes from the stored ones.
     return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
 
 
@@ -230,7 +231,7 @@ COLUMNS = (
     "p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector, p.about"
 )
 NAMED = (9, 10, 11, 15)
-"""The columns with numbers of names."""
+"""The positions in COLUMNS of the columns that have numbers from the table `names`."""
 
 STORED, FILES = "knowledge_meta m CROSS JOIN passages p ON p.id = m.id", " CROSS JOIN files f ON f.id = m.file"
 
@@ -293,8 +294,8 @@ class LocalSearching(Searching):
         return [self.ids(f"SELECT count(*) FROM ({select})", *bound)[0] for bound in values]
 
     def matching(self, words: Sequence[Fetching], wanted: int, first: int, scope: Scope, *, lines: bool) -> list[int]:
-        """Ordering by `bm25()` keeps only the best; ordering by `rank`, which is the same value, would sort all
-        matches."""
+        """Returns the best matches, as the base class describes. `ORDER BY bm25()` keeps only the best ones;
+        `ORDER BY rank`, which is the same value, would sort all matches."""
         if not words:
             return []
         table = "lines_fts" if lines else "knowledge_fts"
@@ -306,7 +307,7 @@ class LocalSearching(Searching):
             kept = self.inside(found, scope)
             if len(found) < most or len(kept) >= wanted:
                 return kept[:wanted]
-        # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.
+        # CROSS JOIN fixes the join order: keyword index first. Otherwise SQLite may search it once for each passage.
         return self.ids(
             f"SELECT m.id FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
             f"WHERE {table} MATCH ? AND {scope.condition} ORDER BY {table}.rank LIMIT ?",
@@ -323,7 +324,7 @@ class LocalSearching(Searching):
 
 
 def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names: dict[int, str]) -> None:
-    """Adds the names in these rows to `names`. A number never gets another name."""
+    """Adds the names to which these rows refer by number to `names`. The name of a number never changes."""
     new = {row[column] for row in rows for column in NAMED} - names.keys()
     if new:
         names.update(
@@ -334,15 +335,15 @@ def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names
 
 
 def nearest(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-    """Returns the passages of the scope nearest to a unit vector, nearest first, by sqlite-vec or, in a small scope,
-    directly."""
+    """Returns the passages of the scope nearest to a unit vector, nearest first. Uses sqlite-vec, or compares all
+    vectors if the scope is small."""
     most = searching.depth.meaning
     if searching.is_small(scope):
         return nearest_of(searching, vector, scope)
     (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(searching.connection)))
     where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
     if scope.projects is not None:
-        # The partition key allows IN: sqlite-vec then gives k neighbors of each partition.
+        # The partition key allows IN: sqlite-vec then returns k neighbors from each partition.
         known = scope.projects or [-1]
         where += f" AND project IN ({', '.join('?' * len(known))})"
         values += known
@@ -368,8 +369,8 @@ def _by_distance(rows: Iterable[tuple[Any, ...]], most: int) -> list[int]:
 
 
 def nearest_of(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-    """Returns the passages of a scope nearest to a unit vector, nearest first, with the same rounding as the vector
-    table."""
+    """Returns the passages of a scope nearest to a unit vector, nearest first. Compares all of them, with the same
+    rounding as the vector table."""
     import numpy as np
 
     size = 2 * len(vector)

@@ -1,7 +1,7 @@
 """Writes files into an index: reads and plans them, embeds their passages, and writes many files in a transaction.
 
-While one batch is written on the thread of the database, the next one is read and embedded on another. A batch bounds
-the memory in use; a single huge file bounds it by its size.
+While the last piece of a batch is embedded and written, another thread reads the next batch. The memory in use is
+limited by the size of a batch, or of a single huge file.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.index.generations import Connected
 
 PASSAGES = 1_500
-"""About how many passages are written in a transaction; a huge file is written in several."""
+"""Approximate number of passages per transaction. A huge file takes several transactions."""
 
 SOON = 100
-"""The same if others may write in between: some hundredths of a second."""
+"""Passages per transaction while others may write; such a transaction takes a few hundredths of a second."""
 
 FILES = 300
+"""Most files in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Plans for one transaction. Of a single plan with very many rows, the rows from `first` to `last`."""
+    """The plans that one transaction writes. A single plan with very many rows is written in several pieces: each
+    writes the rows from `first` to `last` (excluded)."""
 
     plans: list[Plan]
     first: int = 0
@@ -65,8 +67,8 @@ class Piece:
 class Indexer:
     """Writes files into one index file.
 
-    `pause` is awaited between transactions, which are then small. Others may write files meanwhile that are not in
-    `held` (read, but not yet written completely).
+    If `pause` is given, it is awaited between transactions, which are then small. Meanwhile others may write files that
+    are not in `held`. Files in `held` were read, but are not yet written completely.
     """
 
     to: Connected
@@ -106,7 +108,7 @@ class Indexer:
         return changed
 
     def _pieces(self, plans: list[Plan]) -> list[Piece]:
-        """Returns the pieces that are written in one transaction each; the last one may be empty."""
+        """Returns the pieces, one for each transaction. The last one may be empty."""
         if sum(len(p.rows) for p in plans) <= 2 * self._most:
             return [Piece(plans)]
         pieces = []
@@ -132,7 +134,7 @@ class Indexer:
         if asked:
             units = await self.to.database.read(lambda raw: {path: known_units(raw, path) for path in asked})
         return await to_thread.run_sync(
-            lambda: [plan(found, units.get(found.path, {})) for found in looks if not _tells_nothing(found, known)]
+            lambda: [plan(found, units.get(found.path, {})) for found in looks if not _changes_nothing(found, known)]
         )
 
     async def _write(self, piece: Piece) -> None:
@@ -154,8 +156,8 @@ class Indexer:
 def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
     """Reads a file and splits it into passages. Never raises.
 
-    A symbolic link, and anything but a plain file, counts as gone: a link in somebody's commit may lead to `.local/`,
-    and reading a pipe never ends.
+    Symbolic links and special files count as deleted: a link in another user's commit may lead to `.local/`, and
+    reading a pipe never ends.
     """
     looked_ns = time.time_ns()
     try:
@@ -171,8 +173,9 @@ def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> Fi
     return read_content(path, data, about.st_size, about.st_mtime_ns, looked_ns, known)
 
 
-def _tells_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool:
-    """Returns whether writing would change nothing; then there is no commit, and nobody is notified."""
+def _changes_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool:
+    """Returns whether writing this file would change nothing. It is then skipped, so that a commit without changes does
+    not notify other processes."""
     before = known.get(found.path)
     if before is None:
         return found.gone
@@ -181,14 +184,15 @@ def _tells_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool
 
 
 INCOMPLETE = b""
-"""The digest of a unit until its last part is written. It equals no real digest, so the unit would be rewritten."""
+"""The digest of a unit until its last part is written. It equals no real digest, so that an interrupted unit is written
+again."""
 
 UNFINISHED = -2
 """The size of a file that is indexed only in part. No file has this size: the next refresh reads it again."""
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, IndexedFile]:
-    """Returns what the index knows of these files, or of all."""
+    """Returns the stored metadata of these files, by default of all indexed files."""
     select = "SELECT path, id, size, mtime_ns, looked_ns, sha256, so_far FROM files"
     if paths is None:
         rows = connection.execute(select).fetchall()
@@ -221,7 +225,7 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
 
 
 def texts_read(connection: sqlite3.Connection, paths: Iterable[str]) -> dict[str, bytes]:
-    """Returns what the network read in these files, by text."""
+    """Returns the results of the recognizer's network (`about`) for the passages of these files, by text."""
     select = (
         "SELECT p.text, p.about FROM files f CROSS JOIN knowledge_meta m ON m.file = f.id "
         "CROSS JOIN passages p ON p.id = m.id WHERE f.path = ? AND p.about IS NOT NULL"
@@ -241,8 +245,8 @@ def write(
     """Writes plans into the index. `cuts` and `vectors` have one entry for each row of the piece, in order; `vectors`
     is None if there is no embedder.
 
-    Of a single plan with very many rows, the file's row is written with the last of them, and the first part of a unit
-    has the digest INCOMPLETE until the unit's last part is written.
+    If a plan is written in several pieces, the file has the size UNFINISHED until the last piece is written, and the
+    first part of a unit has the digest INCOMPLETE until the unit's last part is written.
     """
     first, last = piece.first, piece.last
     has_vectors = int(state(connection)["dimensions"]) > 0
