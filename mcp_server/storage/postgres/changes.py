@@ -1,8 +1,8 @@
 """Change notices among the processes of a team.
 
 A notice is delivered in this process at once, and written to the table `change` by a thread. The other processes poll
-that table; NOTIFY wakes them earlier. A notice that is published in a unit of work is sent after its commit. Notices
-only say that something may be seen now: a lost one delays a reader, and never loses data.
+that table; NOTIFY wakes them earlier. A notice that is published in a unit of work is sent after its commit. A notice
+only announces that data has changed: if one is lost, a reader sees the change later, and no data is lost.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from mcp_server.storage.values import Change, Changes
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Seconds between looks into the table if no NOTIFY comes."""
+"""Seconds between reads of the table if no NOTIFY arrives."""
 
 KEPT_HOURS = 1
-"""Hours for which notices are kept: a process that slept longer is told that anything may have changed."""
+"""Hours for which notices are kept. A process that was suspended longer gets notices that anything may have changed."""
 
 MOST_AT_ONCE = 1_000
 
 
 class TeamChanges(Changes):
-    """The change notices of one workspace. `start` once, in the event loop; `close` at the end."""
+    """The change notices of one workspace. Call `start` once, in the event loop, and `close` at the end."""
 
     def __init__(self, database: Database) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class TeamChanges(Changes):
             thread.start()
 
     def close(self) -> None:
-        """Sends what is waiting and ends the threads. Blocks: call it in a worker thread."""
+        """Sends the waiting notices and ends the threads. Blocks: call it in a worker thread."""
         self._over.set()
         self._outgoing.put(None)
         self._alarm.set()
@@ -78,7 +78,7 @@ class TeamChanges(Changes):
             thread.join(2 * POLL_SECONDS)
 
     def send_all(self, changes: Sequence[Change]) -> None:
-        """Sends the changes of a unit of work that is committed. Runs in the event loop."""
+        """Sends the changes of a committed unit of work. Runs in the event loop."""
         for change in changes:
             self._send(change)
 
