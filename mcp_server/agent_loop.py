@@ -155,9 +155,9 @@ def mirrored(
         whole = originals.get(number, message)
         if all(chunk.form == "whole" for chunk in parts.values()):
             short = (one := said(whole)) is not None and mark(one.text) in handed
-            made.append(_saying(whole, face(turns[number], parts).text) if short else whole)
+            made.append(_with_text(whole, face(turns[number], parts).text) if short else whole)
         elif any(chunk.form != "cold" for chunk in parts.values()) or _must_stay(whole):
-            made.append(_saying(whole, face(turns[number], parts).text))
+            made.append(_with_text(whole, face(turns[number], parts).text))
 
     for message, number in zip(messages, numbers, strict=True):
         while number is not None and back and back[0] < number:
@@ -201,20 +201,20 @@ def _must_stay(message: Message) -> bool:
     return (
         message.get("role") in TOOL_ROLES
         or bool(message.get("tool_calls") or message.get("function_call"))
-        or any(not _is_words(part) for part in parts)
+        or any(not _is_text_part(part) for part in parts)
     )
 
 
-def _saying(message: Message, text: str) -> Message:
+def _with_text(message: Message, text: str) -> Message:
     """Returns the message with another text; its other fields stay."""
     content = message.get("content")
     if isinstance(content, list | tuple):
-        others = [part for part in content if not _is_words(part)]
+        others = [part for part in content if not _is_text_part(part)]
         return {**message, "content": [{"type": "text", "text": text}, *others]}
     return {**message, "content": text}
 
 
-def _is_words(part: object) -> bool:
+def _is_text_part(part: object) -> bool:
     return isinstance(part, Mapping) and isinstance(part.get("text"), str)
 
 
@@ -222,7 +222,7 @@ def _text(message: Message) -> str:
     """Returns the text of a message, or the texts of its parts."""
     content = message.get("content")
     if isinstance(content, list | tuple):
-        return "\n".join(part["text"] for part in content if _is_words(part))
+        return "\n".join(part["text"] for part in content if _is_text_part(part))
     return content if isinstance(content, str) else ""
 
 

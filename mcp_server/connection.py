@@ -198,7 +198,7 @@ class Connection:
 
         A turn without a session goes to the session that this connection opened, else to the only one that it has
         used. Two simultaneous first turns open one session. For a client that serves many chats, each turn without a
-        session opens a new one. The turn is recorded also if the client disconnects meanwhile.
+        session opens a new one. The turn is recorded even if the client disconnects meanwhile.
         """
         explicit = await self._explicit(client)
         alone = bool(session) or explicit or self.transport == "http"

@@ -103,9 +103,9 @@ class ToolCall:
 class Turn:
     """One message of a transcript.
 
-    `content` is the exact text after redaction. `number` counts from 1, and goes on in a transcript that `continues`
-    another one. `redacted` names the kinds of secrets that were removed. `source` is the interface that recorded the
-    turn: tool, cli, import:NAME, …
+    `content` is the exact text after redaction. `number` counts from 1; a transcript that `continues` another one
+    continues its numbers. `redacted` names the kinds of secrets that were removed. `source` is the interface that
+    recorded the turn: tool, cli, import:NAME, …
     """
 
     number: int

@@ -230,7 +230,7 @@ class OpenAIEmbedder:
         self._client: OpenAI | None = None
         self._lock = threading.Lock()
         self._spent = (0, 0)
-        self._one = lru_cache(MESSAGES_CACHED)(lambda text: self._asked((text,)))
+        self._one = lru_cache(MESSAGES_CACHED)(lambda text: self._request((text,)))
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Returns a unit vector per text, zeros for an empty one. Raises Unavailable if the endpoint gives none."""
@@ -241,7 +241,7 @@ class OpenAIEmbedder:
         for first in range(0, len(rows), OPENAI_BATCH):
             batch = rows[first : first + OPENAI_BATCH]
             given = tuple(_clean(texts[row], LONGEST_SENT) for row in batch)
-            vectors[batch] = self._one(given[0]) if len(given) == 1 else self._asked(given)
+            vectors[batch] = self._one(given[0]) if len(given) == 1 else self._request(given)
         return _scaled(vectors)
 
     def take_spent(self) -> tuple[int, int]:
@@ -250,14 +250,14 @@ class OpenAIEmbedder:
             spent, self._spent = self._spent, (0, 0)
         return spent
 
-    def _asked(self, texts: tuple[str, ...]) -> NDArray[np.float32]:
+    def _request(self, texts: tuple[str, ...]) -> NDArray[np.float32]:
         import numpy as np
         from openai import OpenAIError, omit
 
         # The model's default length is not sent, because older models and other endpoints do not support the argument.
         shorter = self.dimensions != DIMENSIONS.get(self._wanted.chosen_model, self.dimensions)
         try:
-            answer = self._connected().embeddings.create(
+            answer = self._client_of_package().embeddings.create(
                 model=self._wanted.chosen_model,
                 input=list(texts),
                 encoding_format="float",
@@ -276,7 +276,7 @@ class OpenAIEmbedder:
             )
         return found
 
-    def _connected(self) -> OpenAI:
+    def _client_of_package(self) -> OpenAI:
         with self._lock:
             if self._client is None:
                 from openai import DefaultHttpxClient, OpenAI  # takes half a second

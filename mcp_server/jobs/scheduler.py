@@ -155,7 +155,7 @@ async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
         raise NotFound(f"no job is called {name!r}; there are {', '.join(jobs)} (jobs list)")
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
     if held is None:
-        return Ran(name, False, "another process is running jobs just now; try again in a while")
+        return Ran(name, False, "another process is running jobs; try again later")
     with held:
         return await _run(memory, jobs[name], memory.clock())
 
@@ -177,7 +177,7 @@ async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mappin
 
 
 async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
-    """Runs one job. Stores and logs its result, also if it fails."""
+    """Runs one job. Stores and logs its result, even if it fails."""
     began = memory.clock()
     try:
         outcome, ok = await job.run(memory), True
@@ -214,12 +214,12 @@ async def _hourly(memory: Memory) -> str:
 
 
 async def _weekly(memory: Memory) -> str:
-    said = await _condensed("weekly", memory)
+    said = await _condense("weekly", memory)
     moved = await prune_files(memory, dry_run=False)
     return f"{said}; {len(moved.of_fate('gone'))} files archived"
 
 
-async def _condensed(period: Period, memory: Memory) -> str:
+async def _condense(period: Period, memory: Memory) -> str:
     done = await condense(memory, period)
     return "; ".join((f"{counted(len(done.files), 'file')} changed", *done.notes))
 
@@ -237,7 +237,7 @@ JOBS: Mapping[str, Job] = {
             "condense-daily",
             "extracts knowledge from closed conversations",
             lambda settings: settings.lifecycle.condensation_schedule,
-            partial(_condensed, "daily"),
+            partial(_condense, "daily"),
         ),
         Job(
             "condense-weekly",
@@ -249,7 +249,7 @@ JOBS: Mapping[str, Job] = {
             "condense-monthly",
             "archives old journals and plans, and rewrites the indexes",
             lambda settings: settings.lifecycle.monthly_schedule,
-            partial(_condensed, "monthly"),
+            partial(_condense, "monthly"),
         ),
     )
 }

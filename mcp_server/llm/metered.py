@@ -106,7 +106,7 @@ class MeteredLlm:
         try:
             with anyio.fail_after(self.knobs.timeout_seconds):
                 completion = await provider.complete(prompt, max_tokens)
-            spent, outcome = self._cost(provider, _counted(completion, most)), "ok"
+            spent, outcome = self._cost(provider, _with_estimates(completion, most)), "ok"
             if not completion.text.strip():
                 spent, outcome = spent + Spent(failed=1), "empty"
                 raise LlmUnavailable(f"{provider.model} gave an empty answer")
@@ -114,7 +114,7 @@ class MeteredLlm:
             outcome, error = "time-out", f"no answer from {provider.model} in {self.knobs.timeout_seconds:g} s"
             raise LlmUnavailable(f"{error} (llm.timeout_seconds)") from None
         except Exception as failed:  # third-party code may raise anything, and the text of an endpoint is untrusted
-            outcome, error = "empty" if outcome == "empty" else "failed", _said(failed, prompt)
+            outcome, error = "empty" if outcome == "empty" else "failed", _error_text(failed, prompt)
             raise LlmUnavailable(error) from None
         finally:
             line = {
@@ -164,7 +164,7 @@ def _tokens(text: str) -> int:
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_A_TOKEN)
 
 
-def _counted(done: Completion, most: Completion) -> Completion:
+def _with_estimates(done: Completion, most: Completion) -> Completion:
     """Returns the answer; missing token counts are estimated."""
     return Completion(
         done.text,
@@ -173,7 +173,7 @@ def _counted(done: Completion, most: Completion) -> Completion:
     )
 
 
-def _said(error: Exception, prompt: str) -> str:
+def _error_text(error: Exception, prompt: str) -> str:
     """Returns the error on one line without secrets. Omits a message that quotes the prompt."""
     said = str(error) or type(error).__name__
     if any(said[start : start + ECHO] in prompt for start in range(0, len(said) - ECHO, 4)):
@@ -246,8 +246,8 @@ async def costs(memory: Memory, days: int = 30) -> Costs:
 
 
 async def enter_embeddings(memory: Memory) -> None:
-    """Records the embedder's costs since the last call, if it has any. If the process is killed,
-    costs that were not recorded are lost."""
+    """Records the embedder's costs since the last call, if it has any. If the process is killed, costs
+    that were not recorded are lost."""
     calls, tokens = memory.embedder.take_spent() if isinstance(memory.embedder, Metered) else (0, 0)
     if calls:
         usd = round(tokens * memory.settings.search.embedding_price / 1e6, 9)

@@ -62,7 +62,7 @@ class _Provider:
             reason = error.__cause__ if isinstance(error.__cause__, Unavailable) else error
             raise LlmUnavailable(f"{self.model} gave no answer: {reason}") from error
         if not isinstance(text, str):
-            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: it is no text")
+            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: it is not text")
         return Completion(text, *map(_count, counts))
 
     def _connected(self) -> Any:

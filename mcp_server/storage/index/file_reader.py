@@ -139,7 +139,7 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
         fields = markdown.load(found.raw, seen.path, 2) if found.raw else {}
     except ContextManagerError as error:
         problem = f"{error}. Its text is searched nevertheless"
-        body, line = text, 1  # the broken front matter is searched, too
+        body, line = text, 1  # the broken front matter is also searched
     return replace(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 

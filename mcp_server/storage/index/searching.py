@@ -71,7 +71,7 @@ class Searching(ABC):
     `file`      the column of `meta` that names a file, `same_file` says that `n` and `m` have the same one
     `stored`    the table `m` with the columns `stems` and `vector`; with `files` it has all `columns`
     `speakers`  begins a query for names of speakers, `of_speakers` one for their number of passages
-    `totals`    the query for the number of passages in the index and of their words, and the same of derived lines
+    `totals`    the query for four numbers: the index's passages and their words, its derived lines and their words
     """
 
     dialect: Dialect
@@ -201,11 +201,11 @@ class Searching(ABC):
         return Scope(" AND ".join(where) or "true", tuple(values), projects, without, other, not where, lines)
 
     def inside(self, ids: Sequence[int], scope: Scope) -> list[int]:
-        """Returns those of these passages that are in the scope, in the same order."""
+        """Returns the ids of the passages that are in the scope, in the same order."""
         return list(ids) if scope.everything else self.fulfilling(ids, scope.condition, scope.values)
 
     def fulfilling(self, ids: Sequence[int], condition: str, values: Sequence[Any]) -> list[int]:
-        """Returns those of these passages that fulfill a condition, in the same order."""
+        """Returns the ids of the passages that fulfill a condition, in the same order."""
         if not ids:
             return []
         select = f"SELECT m.id FROM {{meta}} m WHERE {{here}}m.id {{among}} AND {condition}"

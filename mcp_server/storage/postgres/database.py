@@ -148,7 +148,7 @@ class Database:
     def enter(self) -> Unit:
         """Begins a unit of work, but does not make it the caller's unit (see `within`). `leave` ends it."""
         with explained(self.address):
-            connection = self._taken()
+            connection = self._begin_transaction()
         return Unit(connection)
 
     def leave(self, unit: Unit, *, keep: bool) -> None:
@@ -157,7 +157,7 @@ class Database:
             unit.open = False
             try:
                 if keep:
-                    self._check(unit.connection)
+                    self._check_commit(unit.connection)
                     unit.connection.execute("COMMIT")
             finally:
                 if not unit.connection.closed and unit.connection.info.transaction_status != pq.TransactionStatus.IDLE:
@@ -182,7 +182,7 @@ class Database:
             self.leave(unit, keep=ok)
         return result
 
-    def _taken(self) -> Connection:
+    def _begin_transaction(self) -> Connection:
         """Returns a connection with an open transaction. Skips connections that the server has closed."""
         for left in range(TRIES, 0, -1):
             connection = self._pool.getconn()
@@ -201,7 +201,7 @@ class Database:
                 return connection
         raise AssertionError("unreachable")
 
-    def _check(self, connection: Connection) -> None:
+    def _check_commit(self, connection: Connection) -> None:
         """Raises Unavailable if an open transaction cannot be committed, or if a lease was lost."""
         if connection.info.transaction_status == pq.TransactionStatus.INERROR:
             raise Unavailable("a statement of this call failed, so nothing was stored; repeat the call")

@@ -34,8 +34,8 @@ class TeamFiles(Files):
     # paths
 
     def relative(self, path: str) -> str:
-        """Returns the path without `.` and doubled slashes. Raises Refused for a path that some
-        operating systems do not allow."""
+        """Returns the path without `.` and doubled slashes. Raises Refused for a path that some operating
+        systems do not allow."""
         return "/".join(parts_of(path))
 
     def exists(self, path: str) -> bool:

@@ -125,7 +125,7 @@ class Indexing:
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files. Returns their number. Any process may call it."""
         rows = await self._rows("SELECT path FROM unindexed WHERE ws = %s ORDER BY path")
-        changed = await run_sync(self._indexed, [path for (path,) in rows], progress)
+        changed = await run_sync(self._index_files, [path for (path,) in rows], progress)
         await run_sync(self._embed_missing)
         return changed
 
@@ -137,7 +137,7 @@ class Indexing:
             "WHERE u.path = p.path OR starts_with(u.path, p.path || '/')) ORDER BY u.path",
             asked,
         )
-        return await run_sync(self._indexed, [path for (path,) in rows], None)
+        return await run_sync(self._index_files, [path for (path,) in rows], None)
 
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
         """Indexes these files. Returns the number of changed files, and an empty list: no file is left for `apply`."""
@@ -168,7 +168,7 @@ class Indexing:
     async def close(self) -> None:
         """Does nothing: the connections belong to the database."""
 
-    def _indexed(self, paths: Sequence[str], progress: Progress | None) -> int:
+    def _index_files(self, paths: Sequence[str], progress: Progress | None) -> int:
         """Indexes these files, in batches of about BATCH passages. Blocks: call it in a worker thread."""
         import_numpy()
         ordered = sorted(paths, key=transcripts_last)
@@ -443,7 +443,7 @@ class Indexing:
         if self._embedding.embedder is None:
             return False
         statement = "INSERT INTO index_state (ws, key, value) VALUES (%s, 'embedder', %s) ON CONFLICT DO NOTHING"
-        connection.run(statement, self._of_embedder())
+        connection.run(statement, self._embedder_text())
         return self._usable(connection)[0]
 
     def _usable(self, connection: Connection) -> tuple[bool, str]:
@@ -451,15 +451,15 @@ class Indexing:
         row = connection.row("SELECT value FROM index_state WHERE ws = %s AND key = 'embedder'")
         if not row or self._embedding.embedder is None:
             return False, ""
-        if row[0] == self._of_embedder():
+        if row[0] == self._embedder_text():
             return True, ""
         return False, (
-            f"the index was built with the embedder {row[0]}, but this process has {self._of_embedder()}: search uses "
-            "keywords only. Set the same search.embedder for all replicas, or rebuild the index with "
+            f"the index was built with the embedder {row[0]}, but this process has {self._embedder_text()}: search "
+            "uses keywords only. Set the same search.embedder for all replicas, or rebuild the index with "
             "`context-manager reset --index --apply`"
         )
 
-    def _of_embedder(self) -> str:
+    def _embedder_text(self) -> str:
         return f"{self._embedding.name}, {self._embedding.dimensions} dimensions"
 
     def _stemmer(self) -> Stems:

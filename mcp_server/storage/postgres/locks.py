@@ -92,11 +92,11 @@ class Lease:
     def _renew(self) -> None:
         while not self._over.wait(RENEW_SECONDS):
             with contextlib.suppress(ContextManagerError):
-                self.lost = not self._database.apart(self._renewed)
+                self.lost = not self._database.apart(self._extend)
             if self.lost:
                 self._over.set()
 
-    def _renewed(self, connection: Connection) -> bool:
+    def _extend(self, connection: Connection) -> bool:
         row = connection.execute(
             "UPDATE lease SET expires = clock_timestamp() + make_interval(secs => %s) "
             f"WHERE ws = %s AND name = %s AND holder = %s AND fence = %s RETURNING {_SOON}",
@@ -191,10 +191,10 @@ class TeamLocks(ports.Locks):
 
     def _lease(self, name: str, *, shared: bool) -> Lease | None:
         holder = f"{self._database.process}-{secrets.token_hex(4)}"
-        fence = self._database.apart(lambda connection: self._leased(connection, name, holder, shared))
+        fence = self._database.apart(lambda connection: self._take_lease(connection, name, holder, shared))
         return None if fence is None else Lease(self._database, name, holder, fence)
 
-    def _leased(self, connection: Connection, name: str, holder: str, shared: bool) -> int | None:
+    def _take_lease(self, connection: Connection, name: str, holder: str, shared: bool) -> int | None:
         # Locks the counter's row, so that only one process at a time can take this lease.
         connection.count(f"fence {name}", 0)
         connection.run(  # skips an expired lease whose holder is committing now

@@ -71,7 +71,7 @@ CHECKED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _New:
+class _NewVersion:
     """A version that is not in git yet. `size` is None for a deletion; `mark` is the value for IN_GIT."""
 
     at: datetime
@@ -90,18 +90,18 @@ def export(database: Database, folder: Path, remote: str | None, tracked: Sequen
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new: dict[str, int] = {}
-    noted, anew = database.apart(lambda open_: _write(open_, folder, remote, tracked, new))
+    noted, remade = database.apart(lambda open_: _write(open_, folder, remote, tracked, new))
     if noted is None:
         return None
     pushed = remote is None or (noted.get("pushed") == [remote, noted["tip"]] and not new)
 
     def note(connection: Connection) -> None:
-        if anew:
+        if remade:
             connection.run("DELETE FROM entry WHERE ws = %s AND namespace = %s", IN_GIT)
         put_entries(connection, {(IN_GIT, path): mark for path, mark in new.items()})
         put_entries(connection, {EXPORTED: noted})
 
-    if new or anew or not pushed:
+    if new or remade or not pushed:
         database.apart(note)
     if remote is not None and not pushed:
         try:
@@ -120,7 +120,7 @@ def _write(
     commits were made again."""
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
     noted, digest = read_entries(connection, [EXPORTED]).get(EXPORTED), forgotten_digest(connection)
-    if noted is not None and noted["forgotten"] == digest and _has(folder, noted, remote):
+    if noted is not None and noted["forgotten"] == digest and _has_last_commit(folder, noted, remote):
         marks = connection.rows("SELECT key, value FROM entry WHERE ws = %s AND namespace = %s", IN_GIT)
         known = {path: int(value) for path, value in marks}
         commits = new_commits(connection, known, tracked, new)
@@ -160,19 +160,19 @@ def new_commits(
 
     Versions that must not be committed, for example because of a secret, are left out.
     """
-    group: list[_New] = []
-    for one in _unknown(connection, known, tracked):
+    group: list[_NewVersion] = []
+    for one in _unexported(connection, known, tracked):
         if group and (one.at - group[0].at > GATHERED or any(one.path == other.path for other in group)):
             yield _commit(connection, group)
             group = []
         new[one.path] = one.mark
-        if not _refused(connection, one):
+        if not _may_not_commit(connection, one):
             group.append(one)
     if group:
         yield _commit(connection, group)
 
 
-def _unknown(connection: Connection, known: Mapping[str, int], tracked: Sequence[str]) -> Iterator[_New]:
+def _unexported(connection: Connection, known: Mapping[str, int], tracked: Sequence[str]) -> Iterator[_NewVersion]:
     places = (list(tracked), [f"{name}/" for name in tracked])
     within = "(path = ANY(%s) OR EXISTS (SELECT 1 FROM unnest(%s::text[]) AS p (top) WHERE starts_with(path, top)))"
     documents = connection.rows(f"SELECT path, version, size, at FROM file_version WHERE ws = %s AND {within}", *places)
@@ -182,13 +182,13 @@ def _unknown(connection: Connection, known: Mapping[str, int], tracked: Sequence
         "(SELECT 1 FROM session s WHERE s.ws = f.ws AND s.path = f.path AND s.status = 'open'))",
         *places,
     )
-    found = [_New(at, path, number, size, number) for path, number, size, at in documents if has_history(path)]
-    found += [_New(_moment(ns), path, number, size, ns) for path, number, size, ns in closed]
+    found = [_NewVersion(at, path, number, size, number) for path, number, size, at in documents if has_history(path)]
+    found += [_NewVersion(_moment(ns), path, number, size, ns) for path, number, size, ns in closed]
     found.sort(key=lambda one: (one.at, one.path, one.version))
     return (one for one in found if one.mark > known.get(one.path, 0))
 
 
-def _commit(connection: Connection, group: Sequence[_New]) -> NewCommit:
+def _commit(connection: Connection, group: Sequence[_NewVersion]) -> NewCommit:
     files = (
         (one.path, one.size, () if one.size is None else stored_parts(connection, one.path, one.version))
         for one in group
@@ -196,7 +196,7 @@ def _commit(connection: Connection, group: Sequence[_New]) -> NewCommit:
     return NewCommit(group[-1].at, message([one.path for one in group]), files)
 
 
-def _refused(connection: Connection, one: _New) -> bool:
+def _may_not_commit(connection: Connection, one: _NewVersion) -> bool:
     if one.size is None or one.size > CHECKED_BYTES:
         return False
     text = b"".join(stored_parts(connection, one.path, one.version)).decode("utf-8", "replace")
@@ -257,7 +257,7 @@ def stored_parts(connection: Connection, path: str, version: int) -> Iterator[by
             yield bytes(data)
 
 
-def _has(folder: Path, noted: Mapping[str, Any], remote: str | None) -> bool:
+def _has_last_commit(folder: Path, noted: Mapping[str, Any], remote: str | None) -> bool:
     """Returns whether the repository has the last exported commit. A missing repository is copied from the remote."""
     try:
         if not folder.exists() and remote is not None:
@@ -382,7 +382,7 @@ def _add_file(connection: Connection, found: MovedFile, parts: Iterable[bytes]) 
         *(found.path, version),
     )
     size = _add_parts(connection, found.path, version, parts)
-    if last and last[1] == size and _same(connection, found.path, version):
+    if last and last[1] == size and _equals_previous(connection, found.path, version):
         connection.run("DELETE FROM file_version WHERE ws = %s AND path = %s AND version = %s", found.path, version)
         version -= 1
     else:
@@ -398,7 +398,7 @@ def _add_file(connection: Connection, found: MovedFile, parts: Iterable[bytes]) 
         connection.run("INSERT INTO unindexed (ws, path, changes) VALUES (%s, %s, 1)", found.path)
 
 
-def _same(connection: Connection, path: str, version: int) -> bool:
+def _equals_previous(connection: Connection, path: str, version: int) -> bool:
     """Returns whether a version of a file has the same bytes as the one before."""
     new, old = (stored_parts(connection, path, number) for number in (version, version - 1))
     return b"".join(new) == b"".join(old)
