@@ -177,7 +177,7 @@ def _error_text(error: Exception, prompt: str) -> str:
     """Returns the error on one line without secrets. Omits a message that quotes the prompt."""
     said = str(error) or type(error).__name__
     if any(said[start : start + ECHO] in prompt for start in range(0, len(said) - ECHO, 4)):
-        return "the endpoint refused the prompt; its message is omitted, because it quotes the prompt"
+        return "the endpoint refused the prompt and quoted it, so its message is omitted"
     return clipped(neutralise(redact(said).text), LONGEST_ERROR)
 
 

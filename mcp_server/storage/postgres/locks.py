@@ -148,7 +148,7 @@ class TeamLocks(ports.Locks):
 
     @contextlib.asynccontextmanager
     async def _block(self, name: str, level: str, held: tuple[str, ...], *, inner: bool) -> AsyncIterator[None]:
-        """Holds a row lock of the open unit of work during the block."""
+        """Takes a row lock in the open unit of work. If an inner block fails, only that block is rolled back."""
         await run_sync(self._take, name, level if inner else None)
         self._held.set((*held, level))
         ok = False
