@@ -23,17 +23,17 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in index files and receipts."""
+        """Returns the name in index files and receipts."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """The length of every vector."""
+        """Returns the length of every vector."""
         ...
 
     @property
     def gate_threshold(self) -> float:
-        """The lowest cosine at which the gate opens."""
+        """Returns the lowest cosine at which the gate opens."""
         ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -79,12 +79,12 @@ class Wanted:
 
     @property
     def chosen_model(self) -> str:
-        """The model's name, or the provider's if it has only one model."""
+        """Returns the model's name, or the provider's if it has only one model."""
         return self.model or MODELS.get(self.provider, self.provider)
 
     @property
     def name(self) -> str:
-        """A name that is unique for model and vector length: `openai-text-embedding-3-small-1536`."""
+        """Returns a name that is unique for model and vector length: `openai-text-embedding-3-small-1536`."""
         if self.provider not in MODELS:
             return self.provider
         model = re.sub(r"[^a-z0-9.]+", "-", self.chosen_model.lower()).strip("-")
@@ -92,5 +92,5 @@ class Wanted:
 
     @property
     def length(self) -> int:
-        """The length of a vector; 0 if it is not known."""
+        """Returns the length of a vector; 0 if it is not known."""
         return self.dimensions or DIMENSIONS.get(self.chosen_model, 0)

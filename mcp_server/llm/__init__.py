@@ -35,7 +35,7 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str:
-        """The model's name in log and prices."""
+        """Returns the model's name in the log and in prices."""
         ...
 
     async def complete(self, prompt: str, max_tokens: int) -> Completion:
@@ -48,7 +48,7 @@ class Llm(Protocol):
 
     @property
     def model(self) -> str:
-        """The model that writes texts."""
+        """Returns the model that writes texts."""
         ...
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:

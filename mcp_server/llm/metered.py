@@ -89,7 +89,7 @@ class MeteredLlm:
 
     @property
     def model(self) -> str:
-        """The model that writes texts."""
+        """Returns the model that writes texts."""
         return self.large.model
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:

@@ -245,7 +245,7 @@ class Plan:
 
 
 def transcripts_last(path: str) -> tuple[bool, str]:
-    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
+    """Returns a sort key that puts transcripts, which may have many megabytes, after files of users and agents."""
     return path.startswith("raw/"), path
 
 
