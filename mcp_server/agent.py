@@ -11,8 +11,8 @@
 The compiled text is the whole prompt (`delivery="replace"`): what the memory knows about the question, and as much of
 the conversation as fits. An agent that keeps its own message history leaves `delivery` out and adds the text to it.
 
-Everything that goes wrong is a `mcp_server.errors.ContextManagerError` whose message says what to do. It runs on
-asyncio. Several programs and servers may have one workspace open at the same time.
+Errors are instances of `mcp_server.errors.ContextManagerError`, whose message says what to do. AgentMemory runs on
+asyncio. Several programs and servers may open the same workspace at the same time.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ Strategy = Literal["auto", "clarity", "advisor", "compact", "memory", "files"]
 
 
 class AgentMemory:
-    """An open memory. Make one with `AgentMemory.open`.
+    """An open memory. Open one with `AgentMemory.open`.
 
-    A call without `session` means the conversation that this object opened first, so an agent with one conversation
+    A call without `session` uses the conversation that this object opened first, so an agent with one conversation
     needs no ids. `forget`, `prune` and `recover` only show what they would do until `apply` is set. `memory` is the
     first argument of every other function of this package.
     """
@@ -98,17 +98,17 @@ class AgentMemory:
         project: str | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Self]:
-        """Opens the memory in the folder `workspace`, which is made if it is missing, and keeps its index up to date.
+        """Opens the memory in the folder `workspace`, which is created if it is missing, and updates its index.
 
         Args:
             workspace: by default `CONTEXT_MANAGER_HOME`, else `~/.context-manager`; or the address of a team's memory,
                 `postgresql://…`, which needs the extra `postgres`.
-            project: what the conversations belong to; `"global"` for nothing in particular. By default the project of
-                the working folder.
-            environ: where settings (`CONTEXT_MANAGER_<SECTION>__<KEY>`) are read from; by default `os.environ`.
+            project: the project of the conversations; `"global"` for no particular one. By default the project of the
+                working folder.
+            environ: the variables with settings (`CONTEXT_MANAGER_<SECTION>__<KEY>`); by default `os.environ`.
 
         Raises:
-            Unavailable: the folder can neither be made nor read, or the address does not answer.
+            Unavailable: the folder can neither be created nor read, or the server of the address does not answer.
         """
         given = os.environ if environ is None else environ
         folder = given.get("CLAUDE_PROJECT_DIR") or working_folder()
@@ -118,7 +118,7 @@ class AgentMemory:
                 async with maintain(memory, given):
                     yield cls(memory, project, folder)
         except BaseExceptionGroup as group:
-            if len(group.exceptions) == 1:  # the task group's wrapping of what the caller's own code raised
+            if len(group.exceptions) == 1:  # the caller's own exception, wrapped by the task group
                 raise group.exceptions[0] from None
             raise
 
@@ -141,11 +141,12 @@ class AgentMemory:
         """Records a message; it is on disk when this returns. Secrets are redacted first.
 
         Args:
-            session: the conversation; its name is yours to choose, a new one opens it. See `Observed.session`.
-            turn_id: your id of the message: the same id is recorded once.
-            delivery: `"replace"` if the compiled text alone is your prompt. Fixed by the first call that names it, as
-                is `kind`.
-            tool_calls: what was called for this message: `name`, and if you like `summary`, `result`, `files`.
+            session: the id of the conversation. You may choose any id; a new one opens a conversation. By default the
+                first conversation of this object, or a new one.
+            turn_id: your id of the message; a message with a known id is not recorded again.
+            delivery: `"replace"` if the compiled text alone is your prompt. The first call that sets `delivery` or
+                `kind` fixes it for the conversation.
+            tool_calls: the tool calls of this message: each has `name`, and optionally `summary`, `result`, `files`.
 
         Returns:
             The recorded turn: `session`, `turn` (its number), `recorded` (False for a repeat), `redacted`, `notes`.
@@ -167,11 +168,11 @@ class AgentMemory:
         )
         if session or self._session:
             return await self._recorded(turn)
-        async with self._first:  # two first messages at once are of one conversation
+        async with self._first:  # two simultaneous first messages open one conversation
             return await self._recorded(turn)
 
     async def _recorded(self, turn: NewTurn) -> Observed:
-        with CancelScope(shield=True):  # the message was said, also if the caller is cancelled now
+        with CancelScope(shield=True):  # the message is recorded even if the caller is cancelled
             observed = await observe(self.memory, turn, self._caller)
         self._session = self._session or observed.session
         return observed
@@ -206,7 +207,7 @@ class AgentMemory:
         project: str | None = None,
         session: str | None = None,
     ) -> Remembered:
-        """Writes a fact into the file of its kind; a known fact is not written twice.
+        """Writes a fact into the file of its kind; a known fact is not written again.
 
         Args:
             kind: chooses the file and its section.
@@ -239,7 +240,7 @@ class AgentMemory:
         Args:
             query: a question or words; `"phrase"`, `-without`, `category:journal` and `since:2026-01-31` work.
             scope: `"project"` is the memory's project and everything global; `"all"` also searches other projects.
-            session: only this conversation, of whatever project.
+            session: searches only this conversation, in any project.
             since: the first day, or text such as `7d`; `until` is the last one. Both days are included.
 
         Returns:
@@ -301,7 +302,8 @@ class AgentMemory:
         target: int | None = None,
         apply: bool = False,
     ) -> Pruned:
-        """Returns what would leave a conversation's context or the knowledge; removes it if `apply` is set.
+        """Returns what a pruning would remove from a conversation's context or from the knowledge; removes it if
+        `apply` is set.
 
         Args:
             strategy: `auto` and `compact` shorten a context, `clarity` and `advisor` its items, `memory` MEMORY.md,
@@ -313,16 +315,16 @@ class AgentMemory:
 
         Raises:
             Invalid: a target for a strategy that takes none.
-            NotFound: no such session, or none was opened here and none is named.
+            NotFound: no such session, or `session` is missing and this object has opened no conversation.
             Refused: the session has ended.
         """
         return await _shielded(prune(self.memory, strategy, session, not apply, self._caller, target=target))
 
     async def checkpoint(self, note: str = "", *, session: str | None = None) -> Checkpoint:
-        """Saves the state of a conversation. `recover` with the answer's `id` goes back to it.
+        """Saves the state of a conversation. `recover` with the answer's `id` restores it.
 
         Raises:
-            Invalid: no conversation was opened here, and none is named.
+            Invalid: `session` is missing, and this object has opened no conversation.
             NotFound: no such session.
         """
         return await _shielded(make_checkpoint(self.memory, self._chosen(session, "save"), "asked", note))
@@ -340,12 +342,12 @@ class AgentMemory:
         """Returns every copy of a text, message, conversation or file; deletes them permanently if `apply` is set.
 
         Args:
-            text: its words, wherever they are stored.
+            text: the words to delete, wherever they are stored.
             turn: one message, `SESSION#NUMBER`.
             lines: the first and the last line of `path` to delete.
 
         Raises:
-            Invalid: nothing or more than one thing is named, or the text is too short to be recognized.
+            Invalid: no target or more than one is given, or the text is too short to be recognized.
             NotFound: no such conversation, message or file.
         """
         target = ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)
@@ -354,7 +356,7 @@ class AgentMemory:
         return await _shielded(forget(self.memory, target))
 
     async def status(self, view: str = "all", *, session: str | None = None, max_tokens: int = 2000) -> StatusReport:
-        """Returns what the memory holds and what is wrong with it. `view` is one part, such as `"sessions"`.
+        """Returns the contents and the problems of the memory. `view` selects one part, such as `"sessions"`.
 
         Raises:
             Invalid: no such view.
@@ -363,8 +365,8 @@ class AgentMemory:
         return await status(self.memory, view, session, max_tokens)
 
     async def recoverable(self, query: str | None = None, *, limit: int = 20) -> list[Recoverable]:
-        """Returns what `recover` can bring back, at most `limit` of each kind: dropped chunks, earlier versions of
-        files, archived entries, checkpoints.
+        """Returns the items that `recover` can restore, at most `limit` of each kind: dropped chunks, earlier versions
+        of files, archived entries, checkpoints.
 
         The newest come first, or the best matches for the words of `query`. Each has `id`, `kind`, `path`, `at`,
         `summary`.
@@ -382,7 +384,7 @@ class AgentMemory:
 
         Raises:
             NotFound: there is no such id or version.
-            Refused: the file belongs to the user alone, such as those of the identity.
+            Refused: only the user may change the file, such as the identity files.
         """
         return await recover(self.memory, what, self._caller, apply=apply)
 
@@ -406,7 +408,7 @@ class AgentMemory:
         """Closes a conversation: its transcript is sealed and committed. A later message continues it.
 
         Raises:
-            Invalid: no conversation was opened here, and none is named.
+            Invalid: `session` is missing, and this object has opened no conversation.
             NotFound: no such session.
         """
         chosen = self._chosen(session, "end")
@@ -417,7 +419,7 @@ class AgentMemory:
     def _chosen(self, session: str | None, verb: str) -> str:
         chosen = session or self._session
         if chosen is None:
-            raise Invalid(f"no conversation was opened here yet; say which `session` to {verb}")
+            raise Invalid(f"no conversation was opened yet; pass the `session` to {verb}")
         return chosen
 
     @property
@@ -431,7 +433,7 @@ class AgentMemory:
 
 
 async def _shielded(work: Awaitable[T]) -> T:
-    """Returns the result of `work`, which is finished also if the caller is canceled."""
+    """Returns the result of `work`, which finishes even if the caller is cancelled."""
     with CancelScope(shield=True):
         result = await work
     return result  # noqa: RET504 - for mypy, because a scope may suppress an exception

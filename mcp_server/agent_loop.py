@@ -1,4 +1,4 @@
-"""ContextLoop: for an agent that keeps its own list of messages and lets the memory keep it short.
+"""ContextLoop: for an agent that has its own list of messages, which the memory shortens.
 
     loop = memory.loop(get_context=lambda: messages, set_context=messages_become)
 
@@ -8,8 +8,8 @@
     …
     await loop.session_end()
 
-`before_response` records the new messages of the list, so that the agent need not call `observe`. Messages that leave
-the list are in cold storage first. Chunks that come back, automatically or by `recover`, return to the list.
+`before_response` records the new messages of the list, so that the agent need not call `observe`. Messages are stored
+in cold storage before they leave the list. Chunks that are recovered, automatically or by `recover`, return to it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact
 
 Message = Mapping[str, Any]
-"""`role` and `content`, and other fields of the agent. `content` is a text or a list of parts with `text`."""
+"""A message: `role`, `content`, and other fields of the agent. `content` is a text or a list of parts with `text`."""
 
 ROLES: Mapping[str, Role] = {
     "user": "user",
@@ -48,7 +48,7 @@ ROLES: Mapping[str, Role] = {
 TOOL_ROLES = ("tool", "function")
 NOTE = "[memory] These pieces of the conversation left this context to make room, and can be recovered by their ids:"
 NOTED = 12
-"""Most cold chunks that the note names; it counts the others."""
+"""Most cold chunks that the note names. The note only counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Said:
 
 
 def said(message: Message) -> Said | None:
-    """Returns the text of a message; None for our own note and for a message without text (a bare tool call, an
-    image)."""
+    """Returns the text of a message; None for the note about cold chunks, and for a message without text (only a tool
+    call or an image)."""
     role, text = str(message.get("role", "")), _text(message)
     if not text.strip() or text.startswith(NOTE) or role not in ROLES:
         return None
@@ -81,7 +81,8 @@ def said(message: Message) -> Said | None:
 
 
 def face(turn: Turn, chunks: Mapping[int, LiveChunk]) -> Said:
-    """Returns the current text of a turn's message, by the turn's chunks; for a cold one, a line that says so."""
+    """Returns the current text of a turn's message, according to the turn's chunks; for a cold chunk, a line that says
+    so."""
     tool = turn.tool_calls[0].name if not turn.content and len(turn.tool_calls) == 1 else None
     shown = as_shown(turn, chunks)
     chunk = chunks.get(1 if tool else 0)
@@ -107,9 +108,9 @@ def aligned(
 ) -> list[int | None]:
     """Returns the turn number of each message; None for a new message and for one that is not recorded.
 
-    `chunks` are those of each turn, by part; `clean` returns a text as it is recorded. A message can have its original
-    text, its text in the live set, or a text that was handed out earlier (`handed`: hash of the text → turn). Both
-    lists are in the order of the conversation, so that the first of two equal messages is the earlier turn.
+    `chunks` maps turn number and part to chunk; `clean` returns a text as it is recorded. A message can have its
+    original text, its text in the live set, or a text that was passed to the agent earlier (`handed`: hash of the text
+    → turn). Both lists are in the order of the conversation, so the first of two equal messages is the earlier turn.
     """
     places: dict[tuple[Role, str], list[int]] = {}
     by_number = {turn.number: place for place, turn in enumerate(turns)}
@@ -139,11 +140,11 @@ def mirrored(
     handed: Mapping[str, int],
     note: str,
 ) -> list[Message]:
-    """Returns the messages in the form of the live set. Messages that are whole in it are the same objects.
+    """Returns the messages as the live set has them. Messages that are whole in it are returned as the same objects.
 
-    `originals` are earlier messages that left or were shortened, by turn: those that are whole again return to their
-    place. A message that another process handed out shortened (`handed`, as in `aligned`) gets the words of its turn
-    again. `note` is inserted after the leading system messages, unless it is empty.
+    `originals` maps turns to earlier messages that left the list or were shortened; messages that are whole again
+    return to their place. A message that another process shortened (`handed`, as in `aligned`) gets the full text of
+    its turn again. `note` is inserted after the leading system messages, unless it is empty.
     """
     here = {number for number in numbers if number is not None}
     back = sorted(number for number in originals if number not in here and number in turns)
@@ -154,9 +155,9 @@ def mirrored(
         whole = originals.get(number, message)
         if all(chunk.form == "whole" for chunk in parts.values()):
             short = (one := said(whole)) is not None and mark(one.text) in handed
-            made.append(_saying(whole, face(turns[number], parts).text) if short else whole)
+            made.append(_with_text(whole, face(turns[number], parts).text) if short else whole)
         elif any(chunk.form != "cold" for chunk in parts.values()) or _must_stay(whole):
-            made.append(_saying(whole, face(turns[number], parts).text))
+            made.append(_with_text(whole, face(turns[number], parts).text))
 
     for message, number in zip(messages, numbers, strict=True):
         while number is not None and back and back[0] < number:
@@ -193,27 +194,27 @@ def note_of(turns: Mapping[int, Turn], cold: Sequence[LiveChunk], most: int, cou
 
 
 def _must_stay(message: Message) -> bool:
-    """Returns whether a message has more than text. Models require an answer to every call, and a call to every
-    answer."""
+    """Returns whether a message has tool calls, a tool result or parts without text. Such a message stays in the list:
+    models require a result for every tool call, and a tool call for every result."""
     content = message.get("content")
     parts = content if isinstance(content, list | tuple) else ()
     return (
         message.get("role") in TOOL_ROLES
         or bool(message.get("tool_calls") or message.get("function_call"))
-        or any(not _is_words(part) for part in parts)
+        or any(not _is_text_part(part) for part in parts)
     )
 
 
-def _saying(message: Message, text: str) -> Message:
+def _with_text(message: Message, text: str) -> Message:
     """Returns the message with another text; its other fields stay."""
     content = message.get("content")
     if isinstance(content, list | tuple):
-        others = [part for part in content if not _is_words(part)]
+        others = [part for part in content if not _is_text_part(part)]
         return {**message, "content": [{"type": "text", "text": text}, *others]}
     return {**message, "content": text}
 
 
-def _is_words(part: object) -> bool:
+def _is_text_part(part: object) -> bool:
     return isinstance(part, Mapping) and isinstance(part.get("text"), str)
 
 
@@ -221,7 +222,7 @@ def _text(message: Message) -> str:
     """Returns the text of a message, or the texts of its parts."""
     content = message.get("content")
     if isinstance(content, list | tuple):
-        return "\n".join(part["text"] for part in content if _is_words(part))
+        return "\n".join(part["text"] for part in content if _is_text_part(part))
     return content if isinstance(content, str) else ""
 
 
@@ -230,10 +231,10 @@ __all__ = ["Compacted", "ContextLoop", "LoopStatus", "Message"]
 GetContext = Callable[[], Sequence[Message] | Awaitable[Sequence[Message]]]
 SetContext = Callable[[list[Message]], Awaitable[None] | None]
 NOTE_TOKENS, NOTE_SHARE = 200, 0.05
-"""Most tokens of the note about cold chunks, also as a share of the window."""
+"""Limits of the note about cold chunks: in tokens, and as a share of the window."""
 
 HANDED = "loop"
-"""Namespace of the state: session → the short texts in an agent's list, by their hashes, with their turns."""
+"""Namespace of the state: session → the shortened texts in an agent's list, as hash → turn."""
 
 CountTokens = Callable[[], int | Awaitable[int]]
 
@@ -281,8 +282,8 @@ class ContextLoop:
     Args:
         get_context: returns the current messages: mappings with `role` and `content`.
         set_context: receives the messages of the new context; those that stay whole are the same objects.
-        get_token_count: returns the tokens of the whole context as your model counts, including tools and formats; by
-            default the messages alone, as we count.
+        get_token_count: returns the tokens of the whole context as your model counts them, including tools and formats.
+            By default only the messages are counted, with `TokenCounter`.
     """
 
     def __init__(
@@ -322,12 +323,12 @@ class ContextLoop:
         if tokens >= trigger * max_tokens:
             why = f"{tokens:,} of {max_tokens:,} tokens, over {trigger:.0%}"
         elif self._as_live(matched) != matched.messages:
-            why = "what is relevant has changed"
+            why = "chunks have left the live set or returned to it"
         return LoopStatus(self._session, tokens, max_tokens, bool(why), why)
 
     async def compact(self) -> Compacted:
-        """Makes the context fit and passes it to `set_context`: irrelevant chunks are dropped first, tool results
-        become one line, others are summarised. The originals are on disk before."""
+        """Shortens the context until it fits, and passes it to `set_context`. Drops irrelevant chunks first, shortens
+        tool results to one line, and summarizes other chunks. The originals are on disk before."""
         matched = await self._record_new()
         before = await self._tokens(matched.messages)
         trigger = self._memory.settings.context.compaction_trigger_pct
@@ -385,7 +386,7 @@ class ContextLoop:
                 role=one.role,
                 content=one.content,
                 session=self._session,
-                turn_id=f"loop-{last + place}",  # two equal messages in a row are two
+                turn_id=f"loop-{last + place}",  # so that two equal messages in a row are two turns
                 project=self._project,
                 delivery="replace",
                 tool_calls=one.tool_calls,
@@ -403,8 +404,8 @@ class ContextLoop:
         return _Matched(messages, numbers, {turn.number: turn for turn in turns}, chunks)
 
     async def _hand_out(self, matched: _Matched) -> None:
-        """Stores the short texts of the list, so that they do not count as new, even when the chunks are whole
-        again."""
+        """Stores the shortened texts of the list, so that they are not recorded as new messages, even when their chunks
+        are whole again."""
         short = {
             mark(face(matched.turns[number], parts).text): number
             for number, parts in matched.chunks.items()
@@ -442,7 +443,8 @@ class ContextLoop:
         return min(NOTE_TOKENS, int(NOTE_SHARE * self._max_tokens))
 
     def _scaled(self, around: int) -> Memory:
-        """Returns the memory with a limit for this model's window, minus what surrounds the messages."""
+        """Returns the memory with the context limit of this model's window, less `around`, the tokens outside of the
+        messages, and less the tokens of the note."""
         knobs = self._memory.settings.context
         limit = max(1, int(self._max_tokens - (around + self._note_tokens) / knobs.compaction_trigger_pct))
         settings: Settings = self._memory.settings.model_copy(

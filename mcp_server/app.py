@@ -161,7 +161,7 @@ async def open_memory(
 async def export_memory(workspace: Path | str | None, environ: Mapping[str, str], target: Path) -> Exported:
     """Writes a whole memory to `target`: a zip if its name ends with `.zip`, else a new folder.
 
-    Raises Refused for a place that is not free, Unavailable if it cannot be written, and as `open_memory` does.
+    Raises Refused if `target` is not free, Unavailable if it cannot be written, and the errors of `open_memory`.
     """
     from mcp_server.clients.importers.whole_memory import Exported, check_free, writing
     from mcp_server.storage.local import whole
@@ -187,7 +187,7 @@ async def export_memory(workspace: Path | str | None, environ: Mapping[str, str]
 async def import_memory(workspace: Path | str | None, environ: Mapping[str, str], path: Path) -> Imported:
     """Fills a memory that is missing or empty with an export. If it fails or is killed, the memory stays empty.
 
-    Raises Refused for a memory with something in it, Invalid or Unavailable for an export that cannot be read.
+    Raises Refused for a memory that is not empty, Invalid or Unavailable for an export that cannot be read.
     """
     from mcp_server.clients.importers.whole_memory import Import, Imported
 
@@ -208,7 +208,7 @@ async def import_memory(workspace: Path | str | None, environ: Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The ports of a workspace, and functions that make those which depend on its settings."""
+    """The ports of a workspace, and functions that create the ports that need its settings."""
 
     settings: Settings
     disk: Folder
@@ -230,7 +230,7 @@ async def _folder_parts(
     if_missing: IfMissing,
     stack: AsyncExitStack,
 ) -> _Parts:
-    """Opens a folder of this machine. Raises as `open_memory` does."""
+    """Opens a workspace in a folder of this machine. Raises the errors of `open_memory`."""
     settings = await run_sync(_created, root, environ, problems, now, if_missing)
     local = await run_sync(_local_folder, root, settings, problems, stack)
     files = WorkspaceFiles(root, local)
@@ -279,8 +279,8 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
 
 @contextlib.contextmanager
 def open_members(address: str) -> Iterator[Members]:
-    """Opens the members of all workspaces of a team's database, and creates the workspace of the address. Blocks.
-    Raises as `open_memory` does."""
+    """Opens the members of all workspaces of a team's database. Creates the workspace of the address if it is missing.
+    Blocks. Raises the errors of `open_memory`."""
     with needs_extra():
         from mcp_server.storage.postgres.connections import parse
         from mcp_server.storage.postgres.members import TeamMembers
@@ -293,7 +293,7 @@ def open_members(address: str) -> Iterator[Members]:
 
 @contextlib.contextmanager
 def needs_extra() -> Iterator[None]:
-    """Raises Unavailable, with what to install, if an import in the block fails."""
+    """Raises Unavailable, with the command that installs the extra, if an import in the block fails."""
     try:
         yield
     except ImportError as error:
@@ -302,7 +302,7 @@ def needs_extra() -> Iterator[None]:
         ) from error
 
 
-# The functions of `Rooms`. They are imported by the first call, because opening a memory must not wait for them.
+# The functions of `Rooms`. Each imports its module on the first call, because opening a memory must not wait for it.
 
 
 def _after_turn(
@@ -349,14 +349,14 @@ async def _embeddings_entered(memory: Memory) -> None:
 
 @cache
 def _recognizer() -> Model:
-    """Returns the recognizer's model, which is loaded once. One caller loads it while the others wait: 16 at once took
-    29 s and 1.4 GB."""
+    """Returns the recognizer's model, which is loaded once. One caller loads it while the others wait: 16 simultaneous
+    loads took 29 s and 1.4 GB."""
     with _LOADING:
         return recognizer()
 
 
 async def _closed(port: LocalState | ports.Index) -> None:
-    """Closes a port, also during cancellation: it takes milliseconds."""
+    """Closes a port, even during cancellation; it takes milliseconds."""
     with CancelScope(shield=True):
         await port.close()
 
@@ -368,7 +368,7 @@ def _created(
     clock: Callable[[], datetime],
     if_missing: IfMissing,
 ) -> Settings:
-    """Creates the workspace if it is missing, and reads its settings. Raises as `open_memory` does."""
+    """Creates the workspace if it is missing, and returns its settings. Raises the errors of `open_memory`."""
     check_may_open(root, if_missing)
     try:
         create(root, {CONFIG: default_document()})
@@ -395,7 +395,7 @@ def _created(
 
 
 def _local_folder(root: Path, settings: Settings, problems: list[str], stack: AsyncExitStack) -> Path:
-    """Returns the folder for state and index: by the settings, or a temporary one if that cannot be written."""
+    """Returns the folder for state and index: the one in the settings, or a temporary one if it cannot be written."""
     chosen = settings.workspace.local_dir
     local = Path(chosen).expanduser() if chosen else root / ".local"
     local = local if local.is_absolute() else root / local
@@ -407,7 +407,7 @@ def _local_folder(root: Path, settings: Settings, problems: list[str], stack: As
         with tempfile.TemporaryFile(dir=local) as probe:
             probe.write(b"\0" * 65536)  # fails on a full disk before a database is opened
     except OSError as error:
-        problems.append(f"{local} cannot be written ({error.strerror}); index and state are temporary until then")
+        problems.append(f"{local} cannot be written ({error.strerror}); until it can, index and state are temporary")
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="context-manager-")))
     return local
 
@@ -419,8 +419,9 @@ def _is_the_memorys(root: Path, local: Path) -> bool:
 
 
 async def catch_up(memory: Memory, *, reads: bool = False) -> None:
-    """Updates state and index from files and queue, for one command, unless a server does so. `reads`: the recognizer's
-    network also reads new passages, as many as a page has; a command that wrote them asks for it."""
+    """Updates state and index from the files and the clients' queue, for one command. Leaves this to the process that
+    maintains the workspace, if there is one. With `reads`, for a command that wrote passages, the recognizer's network
+    also reads up to READ_IN_A_STEP new ones."""
     from mcp_server.checkpoints import restore
     from mcp_server.clients.hooks import listener
     from mcp_server.clients.hooks.events import work
@@ -444,7 +445,7 @@ async def catch_up(memory: Memory, *, reads: bool = False) -> None:
 
 @asynccontextmanager
 async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> AsyncIterator[None]:
-    """Keeps index and sessions up to date in the background, for a server, and publishes changes.
+    """Updates index and sessions in the background, for a server, and publishes changes.
 
     The maintaining process also answers clients' hooks and handles their queue. With the `environ` of `open_memory`,
     long computations run in a child process, otherwise in this one.
@@ -468,7 +469,7 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
     keep_knowledge = partial(keep_extracted, environ=worker_environ)
     keep_jobs = partial(keep_schedule, jobs=JOBS, environ=worker_environ)
     duties: list[maintainer.Duty] = [attend, *DUTIES, keep_knowledge, keep_topic_times, keep_jobs]
-    if not memory.disk.here:  # no hooks of clients, and no repository of its own
+    if not memory.disk.here:  # PostgreSQL: no hooks of clients, and no git repository in the workspace
         duties = [duty for duty in duties if duty not in (attend, keep_committed)] + [keep_exported]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:

@@ -10,7 +10,7 @@ U = TypeVar("U")
 
 
 async def both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """Starts two awaitables in this order, and returns their results. Raises the error of either as it is."""
+    """Starts two awaitables in this order, and returns their results. Raises the first error, not in a group."""
     from anyio import create_task_group
 
     results: list[Any] = [None, None]

@@ -1,7 +1,8 @@
 """A connection: the memory, the client and the sessions of one MCP server, for its tools and resources. The memory
 opens in the background.
 
-Here, in tools and in resources, each call imports the actions that it needs, so that the first answer does not wait.
+In this module, in tools and in resources, each call imports the actions that it needs, so that the first answer does
+not wait for all imports.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 URI = "context://compiled"
 LISTED = 20
-"""Conversations that are listed, the last heard of first; `status` with view=sessions knows the others."""
+"""Most conversations that are listed, the most recently active first; `status` with view=sessions shows the others."""
 
 EXPLICIT_CLIENTS = (
     "claude-ai",
@@ -53,7 +54,7 @@ GRACE = 0.05
 """Seconds between the first answer and opening the workspace, so that the answer is sent first."""
 
 PATIENCE = 5.0
-"""Time limit of closing, in seconds. Acknowledged data is on disk before; other work can be repeated."""
+"""Time limit of closing, in seconds. Acknowledged data is on disk already, and other work can be repeated."""
 
 
 @dataclass(slots=True)
@@ -139,10 +140,11 @@ class Connection:
     """The state that the tools, resources and prompts of one server share.
 
     `memory()` waits until the workspace is open, and raises the error if it could not be opened. Over stdio a process
-    serves one connection and remembers its sessions. Over HTTP each call names its session and project, because the
-    server's folder is not the client's: `folder` is None. `window` is the client's name of the window that this server
-    belongs to; its hooks report the window's session under that name. `personal()` returns the caller's own memory
-    beside a shared one, if it has one: searches find its passages too, and contexts have who the user is.
+    serves one connection and remembers its sessions. Over HTTP `folder` is None, because the server's folder is not the
+    client's, and each call names its session and project. `window` is the client's name of the window that this server
+    belongs to; its hooks report the window's session under that name. `personal()` returns the caller's personal memory
+    beside a shared one, if there is one: searches include its passages, and contexts include the user's
+    identity and rules from it.
     """
 
     memory: Callable[[], Awaitable[Memory]]
@@ -157,8 +159,8 @@ class Connection:
 
     @property
     def session(self) -> str | None:
-        """The session of a call that names none: the one that the client's hooks last reported, else the only one that
-        this connection has used; None if it has used none or several."""
+        """Returns the session of a call without a session id: the one that the client's hooks reported last, else the
+        only one that this connection has used; None if it has used none or several."""
         return self._hooked or (next(iter(self._seen)) if len(self._seen) == 1 else None)
 
     def saw(self, session: str | None) -> None:
@@ -196,7 +198,7 @@ class Connection:
 
         A turn without a session goes to the session that this connection opened, else to the only one that it has
         used. Two simultaneous first turns open one session. For a client that serves many chats, each turn without a
-        session opens a new one. The turn is recorded also if the client disconnects meanwhile.
+        session opens a new one. The turn is recorded even if the client disconnects meanwhile.
         """
         explicit = await self._explicit(client)
         alone = bool(session) or explicit or self.transport == "http"
@@ -217,8 +219,8 @@ class Connection:
                     yield self._caller(explicit, client, self._own or self.session), recorded
 
     async def compiled(self, client: str | None = None) -> Compiled:
-        """Returns the compiled context of this connection's session. Without a single session, returns the context that
-        all share and the URIs of the open sessions, within the same budget."""
+        """Returns the compiled context of this connection's session. If it has used none or several, returns the
+        context without a session and the URIs of the open sessions, within the same budget."""
         from mcp_server.context.compile import CompileRequest, compile_context
         from mcp_server.conversations.sessions import list_sessions
 

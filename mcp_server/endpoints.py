@@ -1,7 +1,7 @@
-"""Asking HTTP endpoints with care, for those whose packages ask: embeddings and LLMs.
+"""Options for the HTTP clients of LLMs and embedding services: no redirects, uncompressed answers, limited size and
+time.
 
-No redirect is followed: whoever is sent on gets what was asked, and of some packages the key. An answer that does not
-end, in bytes or in time, is broken off.
+Redirects are not followed, because the other address would receive the request and, from some packages, the API key.
 """
 
 from __future__ import annotations
@@ -13,38 +13,42 @@ from typing import Any
 from mcp_server.errors import Unavailable
 
 PLAIN = {"Accept-Encoding": "identity"}
-"""Headers of each request: packed answers could be a thousand times as long as what is counted here."""
+"""Headers of each request. The size limit counts received bytes, and a compressed answer may unpack to a thousand times
+as many."""
 
 
 def careful(most_bytes: int) -> dict[str, Any]:
-    """Options of the packages' own asynchronous HTTP client: answers may have so many bytes."""
+    """Returns options for a package's asynchronous HTTP client. An answer may have at most `most_bytes` bytes."""
 
-    async def look(response: Any) -> None:
+    async def on_response(response: Any) -> None:
         _check(response)
         response.stream = _limited(response.stream, most_bytes)
 
-    return {"follow_redirects": False, "event_hooks": {"response": [look]}}
+    return {"follow_redirects": False, "event_hooks": {"response": [on_response]}}
 
 
 def careful_and_quick(most_bytes: int, seconds: float) -> dict[str, Any]:
-    """The same for a client that blocks, whose caller cannot end it: an answer may take so many seconds."""
+    """Returns options for a package's blocking HTTP client, whose caller cannot cancel it. An answer may have at most
+    `most_bytes` bytes, and receiving it may take at most `seconds`."""
 
-    def look(response: Any) -> None:
+    def on_response(response: Any) -> None:
         _check(response)
         response.stream = _limited_in_time(response.stream, most_bytes, time.monotonic() + seconds)
 
-    return {"follow_redirects": False, "event_hooks": {"response": [look]}}
+    return {"follow_redirects": False, "event_hooks": {"response": [on_response]}}
 
 
 def _check(response: Any) -> None:
     if 300 <= response.status_code < 400:
-        raise Unavailable("the endpoint sends callers on to another address, which is not followed; name that one")
+        raise Unavailable(
+            "the endpoint redirects to another address, and redirects are not followed; set that address in settings"
+        )
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Unavailable("the endpoint packs its answer, which it was not asked to")
+        raise Unavailable("the endpoint compressed its answer although the request asked for an uncompressed one")
 
 
 def _limited(stream: Any, most_bytes: int) -> Any:
-    class Limited(_kind(stream, "AsyncByteStream")):  # type: ignore[misc]  # known only when it runs
+    class Limited(_stream_class(stream, "AsyncByteStream")):  # type: ignore[misc]  # known only at run time
         async def __aiter__(self) -> AsyncIterator[bytes]:
             left = most_bytes
             async for piece in stream:
@@ -60,7 +64,7 @@ def _limited(stream: Any, most_bytes: int) -> Any:
 
 
 def _limited_in_time(stream: Any, most_bytes: int, until: float) -> Any:
-    class Limited(_kind(stream, "SyncByteStream")):  # type: ignore[misc]  # known only when it runs
+    class Limited(_stream_class(stream, "SyncByteStream")):  # type: ignore[misc]  # known only at run time
         def __iter__(self) -> Iterator[bytes]:
             left = most_bytes
             for piece in stream:
@@ -77,8 +81,8 @@ def _limited_in_time(stream: Any, most_bytes: int, until: float) -> Any:
     return Limited()
 
 
-def _kind(stream: Any, name: str) -> Any:
-    """The class of streams of the HTTP library that a package brings: which one that is depends on its version."""
+def _stream_class(stream: Any, name: str) -> Any:
+    """Returns the base class `name` of a stream. Its HTTP library depends on the version of the package."""
     return next(kind for kind in type(stream).__mro__ if kind.__name__ == name)
 
 

@@ -1,4 +1,5 @@
-"""Where the workspace is, and whether our own packages are: known before anything else is loaded."""
+"""Finds the workspace, and checks that the packages `tools`, `resources` and `prompts` are this project's. Imports
+nothing heavy."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ ADDRESSES = ("postgresql://", "postgres://")
 
 
 def workspace_option(text: str) -> Path | str:
-    """Returns what a user gave as a workspace: the address of a team's memory as text, anything else as a path."""
+    """Returns a user's workspace option: the address of a team's memory as text, anything else as a path."""
     return text if text.startswith(ADDRESSES) else Path(text)
 
 
 def team_address(option: Path | str | None, environ: Mapping[str, str]) -> str | None:
-    """Returns the address of a team's memory, if the option or else CONTEXT_MANAGER_HOME is one."""
+    """Returns the address of a team's memory if the option, or else CONTEXT_MANAGER_HOME, is one; otherwise None."""
     chosen = option or environ.get(HOME_VARIABLE)
     return chosen if isinstance(chosen, str) and chosen.startswith(ADDRESSES) else None
 
@@ -34,25 +35,28 @@ def address_of(address: str, workspace: str) -> str:
 
 
 def resolve_workspace(option: Path | str | None, environ: Mapping[str, str]) -> Path:
-    """The workspace's folder: the option, else CONTEXT_MANAGER_HOME, else ~/.context-manager. It may not exist yet.
+    """Returns the workspace's folder: the option, else CONTEXT_MANAGER_HOME, else ~/.context-manager. It may not exist
+    yet.
 
-    Raises Unavailable if that needs a home folder and the user has none, or if the memory is in no folder.
+    Raises Unavailable if the memory is on PostgreSQL, or if the home or working folder that the path needs is missing.
     """
     if team_address(option, environ):
-        raise Unavailable("the memory is on PostgreSQL, and this needs one in a folder of this machine (docs/team.md)")
+        raise Unavailable(
+            "the memory is on PostgreSQL, but this works only with a memory in a folder of this machine (docs/team.md)"
+        )
     option = Path(option) if isinstance(option, str) else option
     named = environ.get(HOME_VARIABLE)
     chosen = option or Path(named or Path("~", ".context-manager"))
     try:
         return chosen.expanduser().absolute()
-    except (RuntimeError, OSError) as error:  # a user whom the machine does not know; a working folder that is gone
+    except (RuntimeError, OSError) as error:  # an unknown user, or a deleted working folder
         raise Unavailable(
-            f"{chosen} is no folder that can be found here ({error}); name one with --workspace or {HOME_VARIABLE}"
+            f"the folder {chosen} cannot be resolved ({error}); set another one with --workspace or {HOME_VARIABLE}"
         ) from error
 
 
 def user_home() -> Path:
-    """The user's home folder; the root of the file system for a user who has none, as in some containers."""
+    """Returns the user's home folder; for a user without one, as in some containers, the root of the file system."""
     try:
         return Path.home()
     except RuntimeError:
@@ -60,7 +64,7 @@ def user_home() -> Path:
 
 
 def working_folder() -> str:
-    """The folder that this process works in; the home folder if that one is gone."""
+    """Returns the working folder of this process, or the home folder if the working folder was deleted."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -68,10 +72,12 @@ def working_folder() -> str:
 
 
 def check_neighbours() -> None:
-    """Raises Unavailable if `tools`, `resources` or `prompts` are somebody else's: a folder of that name came first."""
+    """Raises Unavailable if Python finds another package named `tools`, `resources` or `prompts` before ours."""
     here = Path(__file__).resolve().parent.parent
     for name in ("tools", "resources", "prompts"):
         spec = importlib.util.find_spec(name)
         found = spec.origin if spec else None
         if found is None or Path(found).resolve().parent.parent != here:
-            raise Unavailable(f"the package {name!r} comes from {found}, not from beside mcp_server; start elsewhere")
+            raise Unavailable(
+                f"Python finds the package {name!r} at {found}, not in {here}; start the program in another folder"
+            )

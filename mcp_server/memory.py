@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """Functions of higher rooms that a lower room calls without importing them. `app.py` fills them in."""
+    """Functions of higher rooms (docs/architecture.md) that lower rooms call without an import. `app.py` sets them."""
 
     after_turn: Callable[[Memory, SessionRow, Sequence[Turn], Sequence[ContextChunk]], Awaitable[tuple[str, ...]]]
-    """Processes turns that are on disk, oldest first, and what entered the client's context with the last of them.
+    """Processes recorded turns, oldest first, and the chunks that entered the client's context with the last one.
 
     Called under the transcript's lock. Returns notes for the answer; a failure becomes a note.
     """
     watch_topics: Callable[[Memory, SessionRow, Sequence[Turn], Sequence[ContextChunk]], Awaitable[tuple[str, ...]]]
-    """Activates topics for such turns. Called without the lock, because an LLM may be asked. Returns notes."""
+    """Activates topics for recorded turns. Called without the lock, because it may call an LLM. Returns notes."""
     close_session: Callable[[Memory, SessionRow], Awaitable[SessionRow]]
     """Closes a session under its transcript's lock: checkpoint, front matter, cold storage. Returns the new row."""
     left_off: Callable[[Memory, SessionRow, Sequence[Turn], int | None, int | None], Awaitable[LeftOff | None]]

@@ -1,4 +1,4 @@
-"""The shared vocabulary: frozen values that every room speaks.
+"""The frozen values that all parts of the program share.
 
 Times are aware datetimes in UTC. Paths are POSIX strings relative to the workspace. Line numbers start at 1 and ranges
 include both ends. Tokens are counted with the vocabulary of the workspace (o200k_base).
@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Literal
 
 GLOBAL = ""
-"""The project of what belongs to no project: seen from everywhere."""
+"""The project of files and conversations that belong to no project. Every project sees them."""
 
 PREFIXES = ("name:", "git:", "root:", "dir:")
 """The beginnings of raw keys of projects."""
@@ -27,8 +27,8 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`key` is what a transcript keeps; `slug` what people and folders call it; `keys` all that the map counts as the
-    same.
+    """A project. Transcripts store its `key`; people and folders use its `slug`. `keys` are all raw keys that the map
+    of projects gives this slug.
 
     The global project has the key GLOBAL, no slug and no keys.
     """
@@ -39,8 +39,8 @@ class Project:
 
 
 def origin_key(url: str) -> str | None:
-    """`git:host/path` of a remote: lower-case host, no scheme, user, port or `.git`. None for a remote that is a
-    folder.
+    """Returns `git:host/path` of a remote: lower-case host, no scheme, user, port or `.git`. Returns None for a remote
+    that is a folder.
 
     >>> origin_key("ssh://git@GitHub.com:22/Ada/Engine.git")
     'git:github.com/Ada/Engine'
@@ -54,7 +54,7 @@ def origin_key(url: str) -> str | None:
 
 
 def slug_of(key: str) -> str:
-    """A short lower-case ASCII name for a key: its last path component, without accents. Never empty."""
+    """Returns a short lower-case ASCII name for a key: its last path component, without accents. Never empty."""
     tail = key.partition(":")[2].rstrip("/").rpartition("/")[2] if ":" in key else key
     return slugify(tail[:12] if key.startswith(("root:", "dir:")) else tail) or "project"
 
@@ -66,7 +66,8 @@ def shown_name(key: str) -> str:
 
 
 def slugify(text: str, *, longest: int = 48) -> str:
-    """Lower-case ASCII words joined by `-`; empty if the text holds no letter or digit."""
+    """Returns lower-case ASCII words joined by `-`, of at most `longest` characters; "" if no ASCII letter or digit is
+    left."""
     folded = unicodedata.normalize("NFKD", text.replace("đ", "dj").replace("Đ", "dj").replace("ß", "ss"))
     words = re.findall(r"[a-z0-9]+", folded.encode("ascii", "ignore").decode().lower())
     slug = ""
@@ -94,12 +95,12 @@ Category = Literal[
 ]
 
 COMPACTION = "compaction"
-"""The name of the system turn that says: here the client compacted its window. What was said before has left it."""
+"""The name of the system turn that marks where the client compacted its window. Earlier turns have left the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool call of a turn, as the transcript keeps it: one line, no JSON."""
+    """One tool call of a turn, as the transcript stores it: one line, no JSON."""
 
     name: str
     summary: str = ""
@@ -109,10 +110,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message as it stands in a transcript.
+    """One message of a transcript.
 
-    `content` is the text after redaction, exactly. `number` counts from 1 and runs on through `continues`. `redacted`
-    names the kinds of secrets that were taken out. `source` says through which door it came: tool, cli, import:NAME, …
+    `content` is the exact text after redaction. `number` counts from 1; a transcript that `continues` another one
+    continues its numbers. `redacted` names the kinds of secrets that were removed. `source` is the interface that
+    recorded the turn: tool, cli, import:NAME, …
     """
 
     number: int
@@ -141,7 +143,7 @@ class KnowledgeChange:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptHead:
-    """A transcript's front matter. `session_id` is the client's original id; `project` the raw project key."""
+    """A transcript's front matter. `session_id` is the client's original id, `project` the raw project key."""
 
     session_id: str
     started: datetime
@@ -167,10 +169,10 @@ class TranscriptHead:
 class Passage:
     """The unit of the index: a heading section of a file, a turn of a transcript, or a part of a long one.
 
-    `unit` names what is ranked (`path#turn` or `path#line`): the parts of one long turn share it. `project` is a raw
-    project key for transcripts, `slug:NAME` for files under `knowledge/projects/NAME/`, GLOBAL otherwise. `ordinal` is
-    the unit's place in its file, so that neighbours can be found. `at` is the turn's time, or the file's `updated`;
-    `title` the transcript's title or the heading path.
+    `unit` is the id of the ranked unit (`path#turn` or `path#line`); all parts of a long turn share it. `project` is a
+    raw project key for transcripts, `slug:NAME` for files under `knowledge/projects/NAME/`, GLOBAL otherwise. `ordinal`
+    is the unit's position in its file, for finding its neighbors. `at` is the turn's time, or the file's `updated`.
+    `title` is the transcript's title or the heading path.
     """
 
     path: str
@@ -193,8 +195,8 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How near a turn and its two neighbors are to a message, as cosines: the turn, the mean of the three vectors, and
-    the nearest of the three."""
+    """The similarity of a turn and its two neighbors to a message, as cosines: of the turn, of the mean of the three
+    vectors, and of the most similar of the three."""
 
     turn: float
     mean: float
@@ -203,10 +205,13 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
-    is all of its unit. `exchange` is that of its turn, for a derived line of the turn that it comes from, if it was
-    asked for. `source` is that turn, if it was found. `cosine` compares it with the query by the embedder, `about` by
-    the recognizer's network; None if it has no vector."""
+    """One search result. `score` is the sum of `terms`. `passage.text` is the part that matched best; `whole` is True
+    if that is the whole unit.
+
+    For a derived line, `source` is the turn that the line comes from, if that was found. `exchange` belongs to the
+    turn, or to the source of a derived line; None if it was not requested. `cosine` is the similarity to the query by
+    the embedder, `about` by the recognizer's network; None without a vector.
+    """
 
     passage: Passage
     score: float
@@ -221,7 +226,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class GateSignal:
-    """A decision for a message and a scope: `value` against `threshold`; `signal` says what was measured."""
+    """The gate's decision for a message and a scope: `value` against `threshold`. `signal` says what was measured."""
 
     open: bool
     signal: str
@@ -231,10 +236,10 @@ class GateSignal:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, given by the rim to every action that opens or looks for a session.
+    """The caller of an action that opens or looks up a session.
 
-    `folder` is where the client works (CLAUDE_PROJECT_DIR, else the working directory); None over HTTP, where only the
-    `project` argument counts. `session` is what this connection's unnamed calls mean, if that is known.
+    `folder` is the client's folder (CLAUDE_PROJECT_DIR, else the working directory); None over HTTP, where only the
+    `project` argument counts. `session` is the session of a call that names none, if it is known.
     """
 
     source: str = "tool"

@@ -2,8 +2,8 @@
 
 `memory-config.yaml` belongs to the memory and is shared with it. `.local/settings.yaml` belongs to this machine: it may
 have any setting, and those in `settings.MACHINE` are read only from there. `CONTEXT_MANAGER_<SECTION>__<KEY>` overrides
-both. A wrong key or value never stops a start: the setting keeps its default, and `Settings.problems` has the problem
-for `status` and `doctor`.
+both. An unknown key or invalid value never prevents a start: the setting keeps its default, and `Settings.problems`
+describes the problem for `status` and `doctor`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def read_settings(
 ) -> Settings:
     """Returns the settings of the memory's file (`document`, called `where`), this machine's file and the environment.
 
-    Later ones override earlier ones. `problems` are the errors in them, and the settings of `document` that are ignored
-    because they belong to the machine.
+    The environment overrides this machine's file, which overrides `document`. `problems` describe errors, and settings
+    of `document` that are ignored because they belong to the machine.
     """
     problems: list[str] = []
     chosen: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
@@ -113,7 +113,7 @@ def _choose(
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
-    return did_you_mean(name, known) or f" (there are {', '.join(known)})"
+    return did_you_mean(name, known) or f" (known: {', '.join(known)})"
 
 
 @cache
@@ -172,18 +172,18 @@ def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
 
 
 def _document(read: Callable[[str], str], path: str, problems: list[str]) -> Mapping[str, object]:
-    """Returns the fields of the settings file that `read` returns as UTF-8; none if it is missing or broken."""
+    """Returns the fields of a settings file; none if it is missing or broken. `read` takes an encoding."""
     try:
         return load(read("utf-8"), path)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, Invalid) as error:
-        problems.append(f"{path} cannot be read ({error}); its settings have their defaults until you correct it")
+        problems.append(f"{path} cannot be read ({error}); the defaults are used until you correct it")
         return {}
 
 
 def team_settings(files: Files, environ: Mapping[str, str]) -> Settings:
-    """Returns the settings of a team's memory. Those of a machine come from the environment only."""
+    """Returns the settings of a team's memory. Settings of a machine come only from the environment."""
     problems: list[str] = []
     document = _document(lambda _: files.text_or_none(SETTINGS) or "", SETTINGS, problems)
     chosen = read_settings(document, environ, SETTINGS, {})

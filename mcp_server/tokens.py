@@ -27,7 +27,7 @@ Count = Callable[[str], int]
 
 UNLIMITED_BYTES = 1 << 62
 MOST_CHARACTERS_PER_TOKEN = 16
-"""A text with more characters than this for each token of its room is not counted: it cannot fit."""
+"""A text with more characters per token of a `Room` than this cannot fit, so it is not counted."""
 
 
 class Meter:
@@ -104,7 +104,8 @@ _REMEMBERED_CHARACTERS = 2_000  # longest text whose count is cached: a line or 
 _BY_LINES = 200_000  # characters up to which a text is counted by its lines; more would displace the whole cache
 _WINDOW = 64  # characters for each token that are read first when truncating: English has 4 to 5, runs of spaces more
 
-# A million blanks in a row overflow the stack of tiktoken's regular expression, which panics. (Tried: 0.14)
+# A million whitespace characters in a row overflow the stack of tiktoken's regular expression engine, which panics
+# (seen with tiktoken 0.14).
 _LONG_BLANK = re.compile(r"(?<!\s)\s{50000,}")
 # No token continues over a line feed unless a blank or a slash follows: see the pattern.
 _SAFE_CUT = re.compile(r"\n(?=[^\s/])")
@@ -114,7 +115,7 @@ _LOADING = threading.Lock()
 
 
 class TokenCounter:
-    """Counts and cuts by tokens, in any thread. Names of special tokens in a text are text."""
+    """Counts the tokens of texts, and truncates texts. Thread-safe. Counts names of special tokens as ordinary text."""
 
     vocabulary = VOCABULARY
 
@@ -151,7 +152,7 @@ class TokenCounter:
         while ids:
             # A character may have several tokens: drop an incomplete one at the end.
             cut = encoding.decode_bytes(ids).decode("utf-8", errors="ignore")
-            cut = head[: len(cut)]  # a lone surrogate was counted as U+FFFD, one character as well
+            cut = head[: len(cut)]  # a lone surrogate was counted as U+FFFD, which is also one character
             if self.count(cut) <= tokens:  # a cut text may have other tokens at its end
                 return cut
             ids.pop()
@@ -177,7 +178,7 @@ class TokenCounter:
 
 
 def _most_tokens(text: str) -> int:
-    """Returns an upper bound: no token is shorter than a byte."""
+    """Returns an upper bound of the number of tokens: the number of bytes."""
     return len(text.encode("utf-8", errors="replace")) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -200,5 +201,5 @@ def _load() -> tiktoken.Encoding:
         token, _, rank = line.partition(b" ")
         ranks[binascii.a2b_base64(token)] = int(rank)
     encoding = tiktoken.Encoding(VOCABULARY, pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
-    ranks.clear()  # it keeps these 25 MB only for pickling, and counts with a copy
+    ranks.clear()  # the encoding keeps these 25 MB only for pickling; it counts with its own copy
     return encoding

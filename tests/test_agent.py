@@ -92,7 +92,7 @@ async def test_an_agent_searches_reads_and_anchors(memory: AgentMemory) -> None:
 
 
 async def test_pruning_and_forgetting_only_show_until_they_are_applied(memory: AgentMemory, workspace: Path) -> None:
-    with pytest.raises(Invalid, match="which `session`"):
+    with pytest.raises(Invalid, match="pass the `session`"):
         await memory.checkpoint()
     await memory.observe("user", "The berth is number 14.", delivery="replace")
     saved = await memory.checkpoint("before the storm")
@@ -120,7 +120,7 @@ async def test_identity_is_not_an_agents_to_recover(memory: AgentMemory, workspa
 
 
 async def test_mistakes_are_errors_that_say_what_to_do(memory: AgentMemory) -> None:
-    with pytest.raises(Invalid, match="which `session`"):
+    with pytest.raises(Invalid, match="pass the `session`"):
         await memory.end()
     with pytest.raises(Invalid, match="a tool call has"):
         await memory.observe("agent", "x", tool_calls=[{"nam": "x"}])

@@ -1,8 +1,9 @@
-"""Embedders: text in, unit vectors out. Here are the protocols and what the settings name, in `providers` the rest.
+"""The interfaces of embedders, which turn texts into unit vectors, and the embedder that the settings name. `providers`
+has the implementations.
 
     embedder, problem = providers.load(Wanted("wordllama"))
 
-The name and the dimensions are known before an embedder is loaded: the index is made for them.
+Name and dimensions are known before an embedder is loaded, because the index is built for them.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in index files and receipts."""
+        """Returns the name in index files and receipts."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """The length of every vector."""
+        """Returns the length of every vector."""
         ...
 
     @property
     def gate_threshold(self) -> float:
-        """The cosine from which the gate is open."""
+        """Returns the lowest cosine at which the gate opens."""
         ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns a row of length 1 per text, zeros for a text without a known token. Does not depend on the
+        """Returns a unit vector per text as a row, zeros for a text without a known token. A row does not depend on the
         other texts. Raises Unavailable if the provider cannot be reached or loaded."""
         ...
 
@@ -62,7 +63,7 @@ DIMENSIONS: Mapping[str, int] = {
     "all-MiniLM-L6-v2": 384,
     "all-mpnet-base-v2": 768,
 }
-"""The length of the vectors of known models; for others the settings give it."""
+"""The vector length of known models. For other models the settings have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,12 @@ class Wanted:
 
     @property
     def chosen_model(self) -> str:
-        """The model's name, or the provider's if it has only one model."""
+        """Returns the model's name, or the provider's if it has only one model."""
         return self.model or MODELS.get(self.provider, self.provider)
 
     @property
     def name(self) -> str:
-        """A name that no other model's vectors share: `openai-text-embedding-3-small-1536`."""
+        """Returns a name that is unique for model and vector length: `openai-text-embedding-3-small-1536`."""
         if self.provider not in MODELS:
             return self.provider
         model = re.sub(r"[^a-z0-9.]+", "-", self.chosen_model.lower()).strip("-")
@@ -91,5 +92,5 @@ class Wanted:
 
     @property
     def length(self) -> int:
-        """The length of a vector; 0 if it is not known."""
+        """Returns the length of a vector; 0 if it is not known."""
         return self.dimensions or DIMENSIONS.get(self.chosen_model, 0)

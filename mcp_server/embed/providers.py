@@ -1,7 +1,7 @@
-"""The embedders of each provider, `load`, which makes the one that the settings name, and `Embedding`, which an index
+"""The embedder of each provider; `load`, which returns the one that the settings name; and `Embedding`, which an index
 uses.
 
-wordllama              a table of token vectors on the CPU, the default: a text's vector is the mean over its tokens
+wordllama              the default: a table of token vectors on the CPU; a text's vector is the mean over its tokens
 sentence-transformers  any of its models, on this machine (extra `sentence-transformers`); a missing one is downloaded
 openai                 OpenAI and every endpoint with its API, through its package (extra `openai`)
 """
@@ -32,18 +32,19 @@ WEIGHTS = f"weights/l2_supercat_{WORDLLAMA_DIMENSIONS}.safetensors"
 TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 LONGEST = 20_000
-"""Characters of a text that a local model embeds. Passages have 800; the mean of a longer query has settled by then."""
+"""Most characters of a text that a local model embeds. Passages have about 800; the mean vector of a longer query
+hardly changes after this many."""
 LONGEST_SENT = 8_000
-"""Characters of a text that is sent to an endpoint: models there accept about 8,000 tokens."""
+"""Most characters of a text that are sent to an endpoint, whose models accept about 8,000 tokens."""
 
 WORDLLAMA_BATCH, TRANSFORMERS_BATCH, OPENAI_BATCH = 256, 64, 128
 """Texts per call of the tokenizer, of the model, and per request."""
 
 TIMEOUT_SECONDS, RETRIES = 20, 1
 MOST_BYTES = 64_000_000
-"""Bytes of an endpoint's answer: a batch of the longest vectors has 10 MB."""
+"""Most bytes of an endpoint's answer. A batch of the longest vectors has 10 MB."""
 MESSAGES_CACHED = 256
-"""Single texts whose vector is cached: one message is looked up several times in a turn."""
+"""Most single texts whose vectors are cached: the same message is embedded several times in a turn."""
 
 PACKAGES: Mapping[str, str] = {"sentence-transformers": "sentence_transformers"}
 """The package that a provider needs, if its name is not the provider's."""
@@ -67,7 +68,7 @@ def load(wanted: Wanted) -> tuple[Embedder | None, str | None]:
         missing = f"the package {wanted.provider} is not installed"
         return None, f"{missing}; {KEYWORDS_ONLY} ({how_to_install(wanted.provider)})"
     if not wanted.length:
-        unknown = f"search.embedding_dimensions does not say how long vectors of {wanted.chosen_model} are"
+        unknown = f"the vector length of {wanted.chosen_model} is unknown: set search.embedding_dimensions"
         return None, f"{unknown}; {KEYWORDS_ONLY}"
     if wanted.provider == "wordllama":
         return WordLlamaEmbedder(), None
@@ -96,8 +97,8 @@ class WordLlamaEmbedder:
     """The default embedder. Takes about 25 MB after the first text, and maps 16 MB that all processes share.
 
     The weights come in the package's wheel; nothing is downloaded. Only the package's two files are used: its code pads
-    every text of a batch to the longest and holds the table as float32 in each process. Here the file is mapped as it
-    is (float16), and tokens are looked up and summed per text. The result is the same.
+    every text of a batch to the longest and holds the table as float32 in each process. This class maps the float16
+    file into memory, and looks up and sums the tokens of each text. The result is the same.
     """
 
     name = "wordllama"
@@ -143,18 +144,19 @@ def _load_wordllama() -> tuple[Any, NDArray[np.float16]]:
 
         tokenizer = Tokenizer.from_file(str(package / TOKENIZER))
         tokenizer.no_padding()
-        # It would cache 10,000 texts shorter than 256 bytes with their tokens: 120 MB that hardly ever serve.
-        with contextlib.suppress(AttributeError):  # it has no public name, and may lose this one
+        # It would cache the tokens of 10,000 texts shorter than 256 bytes: 120 MB with hardly any cache hits.
+        with contextlib.suppress(AttributeError):  # the method is private, and newer versions may not have it
             tokenizer.model._resize_cache(0)
         return tokenizer, _mapped(package / WEIGHTS)
-    except Exception as error:  # third-party: whatever it raises, search must go on by keywords
+    except Exception as error:  # third-party code may raise anything; search then uses keywords
         raise Unavailable(
             f"wordllama cannot be loaded ({error}); {KEYWORDS_ONLY} (pip install --force-reinstall wordllama)"
         ) from error
 
 
 def _mapped(weights: Path) -> NDArray[np.float16]:
-    """Returns the table of a safetensors file: eight bytes with the length of a JSON head, the head, the numbers."""
+    """Returns the table of a safetensors file, mapped into memory. The file has eight bytes with the length of a JSON
+    header, the header, and the numbers."""
     import numpy as np
 
     with weights.open("rb") as file:
@@ -192,7 +194,7 @@ class SentenceTransformersEmbedder:
             return vectors
         given = [_clean(texts[row], LONGEST) for row in rows]
         options: dict[str, Any] = {"normalize_embeddings": True, "convert_to_numpy": True, "show_progress_bar": False}
-        with self._lock:  # the package's models are not made for several threads
+        with self._lock:  # the package's models are not thread-safe
             found = self._loaded().encode(given, batch_size=TRANSFORMERS_BATCH, **options)
         if found.shape != (len(rows), self.dimensions):
             raise Unavailable(
@@ -208,7 +210,7 @@ class SentenceTransformersEmbedder:
                 from sentence_transformers import SentenceTransformer  # takes seconds
 
                 self._model = SentenceTransformer(self._model_name)
-            except Exception as error:  # third-party: whatever it raises, search must go on by keywords
+            except Exception as error:  # third-party code may raise anything; search then uses keywords
                 raise Unavailable(
                     f"the model {self._model_name} cannot be loaded ({error}); {KEYWORDS_ONLY}"
                 ) from error
@@ -228,7 +230,7 @@ class OpenAIEmbedder:
         self._client: OpenAI | None = None
         self._lock = threading.Lock()
         self._spent = (0, 0)
-        self._one = lru_cache(MESSAGES_CACHED)(lambda text: self._asked((text,)))
+        self._one = lru_cache(MESSAGES_CACHED)(lambda text: self._request((text,)))
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Returns a unit vector per text, zeros for an empty one. Raises Unavailable if the endpoint gives none."""
@@ -239,7 +241,7 @@ class OpenAIEmbedder:
         for first in range(0, len(rows), OPENAI_BATCH):
             batch = rows[first : first + OPENAI_BATCH]
             given = tuple(_clean(texts[row], LONGEST_SENT) for row in batch)
-            vectors[batch] = self._one(given[0]) if len(given) == 1 else self._asked(given)
+            vectors[batch] = self._one(given[0]) if len(given) == 1 else self._request(given)
         return _scaled(vectors)
 
     def take_spent(self) -> tuple[int, int]:
@@ -248,14 +250,14 @@ class OpenAIEmbedder:
             spent, self._spent = self._spent, (0, 0)
         return spent
 
-    def _asked(self, texts: tuple[str, ...]) -> NDArray[np.float32]:
+    def _request(self, texts: tuple[str, ...]) -> NDArray[np.float32]:
         import numpy as np
         from openai import OpenAIError, omit
 
-        # A model's own length is not sent: older models and other endpoints do not know the argument.
+        # The model's default length is not sent, because older models and other endpoints do not support the argument.
         shorter = self.dimensions != DIMENSIONS.get(self._wanted.chosen_model, self.dimensions)
         try:
-            answer = self._connected().embeddings.create(
+            answer = self._client_of_package().embeddings.create(
                 model=self._wanted.chosen_model,
                 input=list(texts),
                 encoding_format="float",
@@ -274,13 +276,13 @@ class OpenAIEmbedder:
             )
         return found
 
-    def _connected(self) -> OpenAI:
+    def _client_of_package(self) -> OpenAI:
         with self._lock:
             if self._client is None:
                 from openai import DefaultHttpxClient, OpenAI  # takes half a second
 
                 self._client = OpenAI(
-                    api_key=self._wanted.key or "none",  # some endpoints want none; the package requires one
+                    api_key=self._wanted.key or "none",  # some endpoints need no key, but the package does
                     base_url=self._wanted.base_url,
                     timeout=TIMEOUT_SECONDS,
                     max_retries=RETRIES,
@@ -291,8 +293,8 @@ class OpenAIEmbedder:
 
 
 LEADING: Mapping[str, int] = {"wordllama": 128}
-"""Embedders whose first numbers are nearly as good as all (Matryoshka representations, arXiv 2205.13147). Only these
-numbers are used to find neighbors, in half the time. NDCG@10 on LoCoMo (`benchmarks retrieval`) stays .659."""
+"""Embedder → number of first dimensions that are nearly as good as all (Matryoshka representations, arXiv 2205.13147).
+Only these are used to find neighbors, in half the time. NDCG@10 on LoCoMo (`benchmarks retrieval`) stays .659."""
 
 
 QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
@@ -300,16 +302,17 @@ QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
 
 
 class Embedding:
-    """The embedder of an index; `name` and `dimensions` describe one that is missing. `problem` is its last one."""
+    """The embedder of an index. `name` and `dimensions` describe it even if it is missing. `problem` is the error of
+    the last call, if it failed."""
 
     def __init__(self, embedder: Embedder | None, name: str | None, dimensions: int) -> None:
         self.embedder = embedder
         self.name = name or (embedder.name if embedder else "none")
-        # Known for a missing embedder, too, so that vectors can be added later without a rebuild.
+        # Also known for a missing embedder, so that vectors can be added later without a rebuild.
         self.dimensions = embedder.dimensions if embedder else dimensions
         self.compared = min(self.dimensions, LEADING.get(self.name, self.dimensions))
         self.problem: str | None = None
-        # One message is embedded for topics, for passages and for a context.
+        # A cache, because the same message is embedded for topics, passages and a context.
         self._queries: dict[str, NDArray[np.float32]] = {}
 
     def of(self, texts: list[str]) -> NDArray[np.float32] | None:
@@ -339,7 +342,7 @@ class Embedding:
         return vector if vector.any() else None
 
     def messages(self) -> list[str]:
-        """Returns sentences for people who search."""
+        """Returns messages to show with search results."""
         missing = self.embedder is None and self.name != "none"
         said = [f"the embedder {self.name} is not available: keywords only (context-manager doctor)"] if missing else []
         return [*said, *([self.problem] if self.problem else [])]

@@ -36,7 +36,7 @@ from mcp_server.topics import listing
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 30.0
-"""Seconds between looks for work that no change announces."""
+"""Seconds between checks for work that no change notice announces."""
 
 HOUSE_SECONDS = 60.0
 """Seconds between rounds of housekeeping."""
@@ -45,28 +45,29 @@ LAST_SECONDS = 5.0
 """Time limit of a duty's last work when the process ends. The next process does the rest."""
 
 QUIET_SECONDS = 2.0
-"""Seconds without a change after which briefs and open conversations are read."""
+"""Seconds without a change after which briefs are rewritten and open conversations are read."""
 
 BRIEFS_BURST_SECONDS, LIVE_BURST_SECONDS = 15.0, 10.0
-"""The longest waits for such a pause."""
+"""Most seconds to wait for QUIET_SECONDS without a change."""
 
 BRIEFS_SECONDS = 600.0
-"""Seconds after which the briefs are rewritten without a change: a day ends, a pause runs out."""
+"""Seconds after which the briefs are rewritten without a change, because a day may have ended or a pause expired."""
 
 BRIEF_SOURCES = tuple(f"knowledge/{name}" for name in ("identity", "memory", "journal", "projects", "reference"))
 
 REST = 3.0
-"""The pause after reading conversations in this process, as a multiple of the time it took: calls come first."""
+"""The pause after reading conversations in this process, as a multiple of the time that it took, so that calls are not
+delayed."""
 
 
 READ_IN_A_STEP = 64
-"""Passages that the network reads without a rest, which takes one or two seconds."""
+"""Passages that the recognizer's network reads without a pause, which takes one or two seconds."""
 
 
 async def keep_in_order(memory: Memory) -> None:
-    """Finishes a `forget` and a recovery that a crash interrupted, then keeps house once a minute.
+    """Finishes a `forget` and a recovery that a crash interrupted, then runs `keep_house` once a minute.
 
-    `status` shows a failure to finish them; it is not tried again.
+    If they cannot be finished, `status` shows the failure; they are not tried again.
     """
     await attempt("finishing an interrupted `forget`", lambda: forget.finish(memory))
     await attempt("finishing a recovery", lambda: restore.finish(memory))
@@ -76,7 +77,7 @@ async def keep_in_order(memory: Memory) -> None:
 
 
 async def keep_house(memory: Memory) -> None:
-    """Runs one round of housekeeping: reads transcripts that git brought, retries failed commits, deletes leftovers of
+    """Runs one round of housekeeping: reads transcripts that came by git, retries failed commits, deletes leftovers of
     crashed writes and data of old sessions, records the costs of embeddings, and closes idle sessions.
 
     A second round right after it changes nothing.
@@ -112,8 +113,8 @@ def concerns_briefs(change: Change) -> bool:
 
 
 async def keep_read(memory: Memory) -> None:
-    """Lets the recognizer's network read what the passages of large and imported files are about: the others are read
-    when they are indexed. The first step reads most lines of a page."""
+    """Lets the recognizer's network read the passages of large and imported files. Other passages are read when they
+    are indexed. The first step reads most lines of a page."""
     async with memory.changes.listen() as changes:
         while True:
             began = perf_counter()
@@ -127,8 +128,8 @@ async def keep_read(memory: Memory) -> None:
 async def keep_live(memory: Memory) -> None:
     """Writes the items of open conversations to their pages.
 
-    When it is cancelled it reads the last turns, so that the next window knows them, and updates briefs and index.
-    """
+    When it is cancelled, it reads the last turns, so that the next window has their items, and updates briefs and
+    index."""
 
     async def refresh() -> object:
         return await attempt("writing the items of open conversations", lambda: _ready_for(memory, extract.refresh))
@@ -174,10 +175,10 @@ async def _next_burst(changes: Listener, concerns: Callable[[Change], bool], mos
 
 
 async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = None) -> None:
-    """Makes knowledge of closed conversations. The next process continues after a crash.
+    """Extracts knowledge from closed conversations. After a crash the next process continues.
 
-    First it queues the conversations that an earlier version of the extractors read. With the `environ` of
-    `open_memory` a worker process does the work, otherwise this one.
+    First it queues the conversations that were read by an earlier version of the extractors. With the `environ` of
+    `open_memory`, a worker process does the work; otherwise this process does.
     """
     is_queued = False
 
@@ -190,7 +191,7 @@ async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = Non
             await extract_pending(memory, REST)
 
     while True:
-        await attempt("making knowledge of closed conversations", extract)
+        await attempt("extracting knowledge from closed conversations", extract)
         await anyio.sleep(LOOK_SECONDS)
 
 
@@ -241,7 +242,8 @@ async def look(memory: Memory) -> None:
 
 
 async def _after_foreign_commit(memory: Memory) -> None:
-    """Commits again if another program has committed: that may have solved what kept files out of our last commit."""
+    """Commits again if another program has committed, because files that our last commit left out may now be
+    committable."""
     if await run_sync(memory.git.hooks.take_mark) is not None:
         last = await committing.report(memory)
         if last.left_out or last.waiting or last.note:
@@ -249,7 +251,7 @@ async def _after_foreign_commit(memory: Memory) -> None:
 
 
 async def _pushed(memory: Memory) -> None:
-    """Pushes. After a failure it waits for a new commit, or for the interval of commits."""
+    """Pushes. After a failure, pushes again only after a new commit or the interval of commits."""
     if not memory.settings.git.auto_push:
         return
     head, now = await run_sync(memory.git.head), memory.clock()

@@ -1,4 +1,4 @@
-"""The maintainer: of all processes that use a workspace, one does the background work for it.
+"""The maintainer: the one process, of all that use a workspace, that does its background work.
 
 The process with the maintainer's lock watches files, indexes changes, rebuilds a missing or broken index, and runs the
 other background jobs. The operating system releases the lock of a process that dies; then another process maintains.
@@ -69,7 +69,7 @@ class Wanted:
 
 async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
     """Maintains the workspace, with these duties, whenever this process has the lock. Runs until it is cancelled."""
-    memory.changes.indexed = True  # by us, or by the process that has the lock
+    memory.changes.indexed = True  # this process or the one with the lock indexes changes
     try:
         async with anyio.create_task_group() as tasks:
             if memory.disk.here:  # PostgreSQL sends the changes of other processes
@@ -80,8 +80,8 @@ async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
 
 
 async def attempt(what: str, act: Callable[[], Awaitable[object]]) -> object:
-    """Returns the result of `act`. Logs our own errors (a full disk, a locked file) and returns None: the work is tried
-    again later."""
+    """Returns the result of `act`. Logs a ContextManagerError (a full disk, a locked file) and returns None, because
+    the work is tried again later."""
     try:
         return await act()
     except ContextManagerError as error:
@@ -134,14 +134,14 @@ async def _work(memory: Memory, duties: Sequence[Duty], held: Held) -> None:
 
 
 async def _until_lost(held: Held, work: anyio.CancelScope) -> None:
-    """Ends the work when another process has taken it over."""
+    """Cancels the work when another process has taken over the lock."""
     while not held.lost:  # noqa: ASYNC110 - a thread sets it
         await anyio.sleep(TAKE_OVER_SECONDS)
     work.cancel()
 
 
 async def _index_long(memory: Memory, wanted: Wanted) -> None:
-    """Indexes large changes in a second task, because searches wait for the small ones."""
+    """Indexes large changes in a second task, so that they do not delay small ones, which searches wait for."""
     while True:
         paths, everything = await wanted.take()
         try:
@@ -168,7 +168,7 @@ async def _keep_doing(memory: Memory, duty: Duty) -> None:
 
 
 async def _mend(memory: Memory, wanted: Wanted) -> None:
-    """Asks for a refresh while the index needs one, at growing intervals if that does not help (a full disk)."""
+    """Requests a refresh while the index needs one, at growing intervals if that does not help (a full disk)."""
     pause = HEALTH_SECONDS
     while True:
         await anyio.sleep(pause)
@@ -219,7 +219,7 @@ async def _listen(changes: Listener, wanted: Wanted) -> None:
 
 
 async def _notice(memory: Memory) -> None:
-    """Publishes in this process that another one has changed the index or the state."""
+    """Publishes a change in this process when another process has changed the index or the state."""
     seen: tuple[object, object] | None = None
     failed = ""
     while True:
@@ -252,8 +252,8 @@ CHECK_MS = 2_000
 async def _changed_paths(root: Path, over: anyio.Event) -> AsyncIterator[frozenset[str]]:
     """Yields the paths (relative, POSIX) of indexed files and of folders that changed together, until `over` is set.
 
-    The watcher waits in a thread that cancellation reaches only after `CHECK_MS`, but `over` within `QUIET_MS`. Raises
-    OSError if the system cannot watch the folders: the caller then scans from time to time.
+    The watcher waits in a thread. Cancellation ends the thread only after `CHECK_MS`, but `over` ends it within
+    `QUIET_MS`. Raises OSError if the system cannot watch the folders; the caller then scans from time to time.
     """
     from watchfiles import awatch
 
@@ -272,7 +272,7 @@ async def _changed_paths(root: Path, over: anyio.Event) -> AsyncIterator[frozens
             recursive=True,
             stop_event=over,
         )
-        yield frozenset()  # no change after this is missed; the caller finds the earlier ones
+        yield frozenset()  # the caller scans for earlier changes; later ones are not missed
         async for changes in watching:
             if paths := _wanted(root, {Path(changed) for _, changed in changes}):
                 yield paths

@@ -1,8 +1,8 @@
 """Work at planned times: the scheduled jobs of a memory, and the topics with a cron trigger.
 
-Only one process of a workspace runs jobs. A server's maintaining process looks for due jobs every LOOK_SECONDS; without
-a server, `context-manager jobs run --due` does the same from the system's own cron. Times that were missed while
-nothing ran are caught up once, however many there were. A failed job is tried again, at growing intervals.
+Only one process of a workspace runs jobs. A server's maintaining process checks for due jobs every LOOK_SECONDS;
+without a server, `context-manager jobs run --due` does the same from the system's own cron. If planned times were
+missed while no process ran, the job runs once for all of them. A failed job is tried again, at growing intervals.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 NAMESPACE = "jobs"
 LOOK_SECONDS = 30.0
-"""Seconds between looks for due jobs."""
+"""Seconds between checks for due jobs."""
 
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=6)
 """The pause after a failure: it doubles with each further failure, up to the longest."""
@@ -45,7 +45,7 @@ RUNNER = "jobs"
 """Name of the lock of the process that runs jobs."""
 
 TOPIC_LOOK_SECONDS = 20.0
-"""Seconds between looks for due topics; schedules are to the minute."""
+"""Seconds between checks for due topics. Schedules have a resolution of one minute."""
 
 
 def latest(expression: str, now: datetime, timezone: str) -> datetime:
@@ -60,19 +60,19 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
     try:
         if len(expression.split()) != 5:
             raise CronSimError("wrong number of fields")
-        # Plus a second, so that the present minute counts.
+        # Plus one second, so that the current minute is included.
         moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)
         return next(moments).astimezone(UTC)
     except (CronSimError, StopIteration) as error:
         advice = "give five fields, as in '0 8 * * *'"
-        raise Invalid(f"{expression!r} is no cron expression that ever matches; {advice}") from error
+        raise Invalid(f"{expression!r} is not a cron expression, or it never matches; {advice}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job. `schedule` returns its cron expression from the settings, or None if it runs only by hand.
 
-    `run` returns a sentence for the log and the table. It is idempotent: a crash right after it repeats it.
+    `run` returns a sentence for the log and the table. It is idempotent, because a crash right after it runs it again.
     """
 
     name: str
@@ -155,7 +155,7 @@ async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
         raise NotFound(f"no job is called {name!r}; there are {', '.join(jobs)} (jobs list)")
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
     if held is None:
-        return Ran(name, False, "another process is running jobs just now; try again in a while")
+        return Ran(name, False, "another process is running jobs; try again later")
     with held:
         return await _run(memory, jobs[name], memory.clock())
 
@@ -177,7 +177,7 @@ async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mappin
 
 
 async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
-    """Runs one job. Stores and logs its result, also if it fails."""
+    """Runs one job. Stores and logs its result, even if it fails."""
     began = memory.clock()
     try:
         outcome, ok = await job.run(memory), True
@@ -214,12 +214,12 @@ async def _hourly(memory: Memory) -> str:
 
 
 async def _weekly(memory: Memory) -> str:
-    said = await _condensed("weekly", memory)
+    said = await _condense("weekly", memory)
     moved = await prune_files(memory, dry_run=False)
     return f"{said}; {len(moved.of_fate('gone'))} files archived"
 
 
-async def _condensed(period: Period, memory: Memory) -> str:
+async def _condense(period: Period, memory: Memory) -> str:
     done = await condense(memory, period)
     return "; ".join((f"{counted(len(done.files), 'file')} changed", *done.notes))
 
@@ -229,27 +229,27 @@ JOBS: Mapping[str, Job] = {
     for job in (
         Job(
             "extract-hourly",
-            "closed conversations become knowledge, where lifecycle.extraction_trigger is hourly",
+            "extracts knowledge from closed conversations, if lifecycle.extraction_trigger is hourly",
             lambda settings: "0 * * * *" if settings.lifecycle.extraction_trigger == "hourly" else None,
             _hourly,
         ),
         Job(
             "condense-daily",
-            "closed conversations become knowledge",
+            "extracts knowledge from closed conversations",
             lambda settings: settings.lifecycle.condensation_schedule,
-            partial(_condensed, "daily"),
+            partial(_condense, "daily"),
         ),
         Job(
             "condense-weekly",
-            "MEMORY.md follows the other pages and keeps to its cap; unused files go to archive/",
+            "updates MEMORY.md from the other pages, within its line limit, and archives unused files",
             lambda settings: settings.lifecycle.pruning_schedule,
             _weekly,
         ),
         Job(
             "condense-monthly",
-            "old journals and plans go to archive/, indexes are written anew",
+            "archives old journals and plans, and rewrites the indexes",
             lambda settings: settings.lifecycle.monthly_schedule,
-            partial(_condensed, "monthly"),
+            partial(_condense, "monthly"),
         ),
     )
 }
@@ -265,7 +265,7 @@ async def keep_topic_times(memory: Memory) -> None:
 async def fire_due(memory: Memory) -> tuple[str, ...]:
     """Activates every topic with a planned time since its last activation, once, and returns their names.
 
-    A schedule that is seen for the first time begins now.
+    A new schedule counts from now on: its earlier times are ignored.
     """
     now = memory.clock()
     topics = await run_sync(memory.topics.read)

@@ -1,12 +1,12 @@
-"""The worker process of a server: long work in a process of its own, with the lowest priority if nobody waits for it.
+"""The worker process of a server: does long work in a separate process, with the lowest priority if no user waits.
 
-Work that computes for minutes (knowledge of a large import, condensing) would delay every answer of the server's
-process, because Python runs one thread at a time. A worker uses the workspace like any other process, through files and
-locks. Killing it at any moment loses nothing that was acknowledged.
+Work that computes for minutes (extracting knowledge from a large import, condensing) would delay every answer of the
+server's process, because Python runs one thread at a time. A worker uses the workspace like any other process, through
+files and locks. Killing it at any moment loses no acknowledged data.
 
     server                         worker
-    starts it, sends an order    → lowers its priority if nobody waits for it, opens the workspace, works
-    keeps its standard input open  ends at once when it is closed, because the server has then gone
+    starts it, sends an order    → lowers its priority if no user waits, opens the workspace, works
+    keeps its standard input open  exits at once when it is closed, because the server has then ended
     waits                        ← exit code: 0 done
 """
 
@@ -57,8 +57,7 @@ def order(work: Work, workspace: Path, environ: Mapping[str, str], *, awaited: b
 async def run(work: Work, workspace: Path, environ: Mapping[str, str], *, awaited: bool = False) -> bool:
     """Does `work` in a worker, which is killed if this call is cancelled. Returns False if no process can be started.
 
-    If a user waits for it (`awaited`), the worker has the usual priority. Raises Unavailable if the worker ended before
-    its work was done.
+    If a user waits (`awaited`), the worker has the usual priority. Raises Unavailable if the worker failed.
     """
     if not sys.executable:  # a program that embeds Python
         return False
@@ -75,7 +74,7 @@ async def run(work: Work, workspace: Path, environ: Mapping[str, str], *, awaite
         return False
     async with process:
         assert process.stdin is not None, "opened with a pipe"
-        with suppress(anyio.BrokenResourceError):  # it has ended already: its exit code says more
+        with suppress(anyio.BrokenResourceError):  # the worker has ended already; its exit code says more
             await process.stdin.send(order(work, workspace, environ, awaited=awaited))
         code = await process.wait()
     if code:
@@ -84,7 +83,8 @@ async def run(work: Work, workspace: Path, environ: Mapping[str, str], *, awaite
 
 
 def begin() -> tuple[Work, str, dict[str, str]]:
-    """Returns the `order` from standard input. Makes this process end with its parent, and lowers its priority."""
+    """Returns the `order` from standard input. Makes this process end with its parent, and lowers its priority if no
+    user waits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
     work, workspace, environ, awaited = json.loads(sys.stdin.buffer.readline())
     if hasattr(os, "nice") and not awaited:

@@ -1,7 +1,8 @@
-"""LLMs: a prompt in, a text out. Optional everywhere: every caller has a deterministic fallback.
+"""The interfaces of LLMs, which return a text for a prompt. An LLM is optional: every caller has a deterministic
+fallback.
 
-`Llm` is the interface for actions: it logs every call, enforces the day's cap and its timeout. A `Provider` is one kind
-of endpoint.
+Actions use an `Llm`, which logs every call and enforces the daily cap and the timeout. A `Provider` is one kind of
+endpoint.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ Purpose = Literal["gate", "summary", "review", "commit message"]
 
 
 class LlmUnavailable(Unavailable):
-    """No usable answer: timeout, refusal, an unreadable answer, the day's cap. The caller uses its fallback."""
+    """There is no usable answer: a timeout, a refusal, an unreadable answer, or the daily cap is reached. The caller
+    uses its fallback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer and its cost in tokens as the provider counts them; None if it does not."""
+    """An answer and its tokens as the provider counts them; None if the provider does not."""
 
     text: str
     input_tokens: int | None
@@ -33,11 +35,11 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str:
-        """The model's name in log and prices."""
+        """Returns the model's name in the log and in prices."""
         ...
 
     async def complete(self, prompt: str, max_tokens: int) -> Completion:
-        """Returns one answer. Raises LlmUnavailable. Timeouts, retries and `retry-after` are the provider's own."""
+        """Returns one answer. Raises LlmUnavailable. The provider handles timeouts, retries and `retry-after`."""
         ...
 
 
@@ -46,7 +48,7 @@ class Llm(Protocol):
 
     @property
     def model(self) -> str:
-        """The model that writes texts."""
+        """Returns the model that writes texts."""
         ...
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:

@@ -1,6 +1,7 @@
-"""LLM calls within the day's cap and the timeout, each recorded in the ledger and the log; and queues of such work.
+"""Calls LLMs within the daily cap and the timeout, and records each call in the ledger and the log. `work_off` works
+through a queue of such calls.
 
-Log and ledger hold the purpose and cost of a call, never its prompt. A queue is a namespace of the state, so that it
+Log and ledger have the purpose and cost of a call, never its prompt. A queue is a namespace of the state, so that it
 survives a crash and every process can add to it.
 """
 
@@ -36,10 +37,10 @@ log = logging.getLogger(__name__)
 
 
 async def work_off(memory: Memory, queue: str, ask: Callable[[str, Any], Awaitable[bool]]) -> int:
-    """Calls `ask` with the key and value of every entry of `queue`, and returns how many it changed. An entry without
-    an answer, or that no longer exists (NotFound), is dropped.
+    """Calls `ask` with the key and value of every entry of `queue`, and returns how many calls returned True. Removes
+    each entry from the queue, even if `ask` raised a ContextManagerError.
 
-    Does nothing without an LLM, or while another process works on the queue: each answer costs money.
+    Does nothing without an LLM, or while another process works on the queue, because each call costs money.
     """
     waiting = await memory.state.entries(queue) if memory.llm is not None else {}
     held = await run_sync(memory.locks.try_exclusive, queue) if waiting else None
@@ -62,20 +63,20 @@ SMALL: frozenset[Purpose] = frozenset(("gate", "commit message"))
 """Purposes for which the small model is used."""
 
 BYTES_A_TOKEN = 3
-"""Less than an average token in any language, so that the estimate is too high rather than too low."""
+"""Bytes of a token in estimates. An average token of any language has more, so the estimate is rather too high."""
 
 LATE = timedelta(seconds=60)
 """A reserved call that is not recorded this long after its timeout belongs to a process that died."""
 
 LONGEST_ERROR = 300
 ECHO = 24
-"""Characters of the prompt that, found in an endpoint's error message, remove all of that message."""
+"""If an endpoint's error message has this many consecutive characters of the prompt, the message is omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredLlm:
-    """The `Llm` of a memory. `large` writes texts, `small` answers questions; some purposes have a model of their
-    `own`, which is priced like the small one."""
+    """The `Llm` of a memory. The model `large` writes texts, `small` answers questions. `own` has the models of single
+    purposes, which are priced like the small one."""
 
     large: Provider
     small: Provider
@@ -88,11 +89,12 @@ class MeteredLlm:
 
     @property
     def model(self) -> str:
-        """The model that writes texts."""
+        """Returns the model that writes texts."""
         return self.large.model
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
-        """Returns the answer's text. Raises LlmUnavailable: no answer in time, an unreadable one, or the day's cap."""
+        """Returns the answer's text. Raises LlmUnavailable if there is no usable answer in time, or if the call could
+        exceed the daily cap."""
         provider = self.own.get(purpose) or (self.small if purpose in SMALL else self.large)
         now = self.clock()
         day = self.local_date(now)
@@ -104,15 +106,15 @@ class MeteredLlm:
         try:
             with anyio.fail_after(self.knobs.timeout_seconds):
                 completion = await provider.complete(prompt, max_tokens)
-            spent, outcome = self._cost(provider, _counted(completion, most)), "ok"
+            spent, outcome = self._cost(provider, _with_estimates(completion, most)), "ok"
             if not completion.text.strip():
                 spent, outcome = spent + Spent(failed=1), "empty"
                 raise LlmUnavailable(f"{provider.model} gave an empty answer")
         except TimeoutError:
             outcome, error = "time-out", f"no answer from {provider.model} in {self.knobs.timeout_seconds:g} s"
             raise LlmUnavailable(f"{error} (llm.timeout_seconds)") from None
-        except Exception as failed:  # other people's packages, with answers that anybody may have written
-            outcome, error = "empty" if outcome == "empty" else "failed", _said(failed, prompt)
+        except Exception as failed:  # third-party code may raise anything, and the text of an endpoint is untrusted
+            outcome, error = "empty" if outcome == "empty" else "failed", _error_text(failed, prompt)
             raise LlmUnavailable(error) from None
         finally:
             line = {
@@ -126,20 +128,21 @@ class MeteredLlm:
                 "ms": round((perf_counter() - started) * 1000),
                 **({"error": error} if error else {}),
             }
-            # If the call cannot be recorded, the caller still gets the answer.
+            # A failure to record the call must not lose the answer.
             with anyio.CancelScope(shield=True), contextlib.suppress(OSError, ContextManagerError):
                 await self.ledger.enter(day, call, purpose, spent)
                 await run_sync(partial(logs.append, self.files, "llm", line))
         return completion.text
 
     async def _reserve(self, day: str, call: str, provider: Provider, most: Completion, now: datetime) -> None:
-        """Refuses a call that may exceed the cap of tokens or dollars, counting the running calls of all processes."""
+        """Reserves the greatest possible cost of a call in the ledger. Raises LlmUnavailable if it may exceed the cap
+        of tokens or dollars, including the running calls of all processes."""
         until = now + timedelta(seconds=self.knobs.timeout_seconds) + LATE
         most_spent, knobs = self._cost(provider, most), self.knobs
         try:
             over = await self.ledger.reserve(day, call, most_spent, now, until, knobs.daily_tokens, knobs.daily_usd)
-        except ContextManagerError as error:  # without the book nobody knows what is left
-            raise LlmUnavailable(f"nothing is asked while the day's cap cannot be kept: {error}") from error
+        except ContextManagerError as error:  # without the ledger the cap cannot be checked
+            raise LlmUnavailable(f"the LLM is not called, because the day's cap cannot be checked: {error}") from error
         if over == "tokens":
             raise LlmUnavailable(
                 f"the day's cap of {knobs.daily_tokens:,} LLM tokens is reached (llm.daily_tokens); {_TOMORROW}"
@@ -153,16 +156,16 @@ class MeteredLlm:
         prices = (
             (knobs.small_input_price, knobs.small_output_price) if small else (knobs.input_price, knobs.output_price)
         )
-        came, went = done.input_tokens or 0, done.output_tokens or 0
-        return Spent(1, 0, came, went, round((came * prices[0] + went * prices[1]) / 1e6, 9))
+        given, written = done.input_tokens or 0, done.output_tokens or 0
+        return Spent(1, 0, given, written, round((given * prices[0] + written * prices[1]) / 1e6, 9))
 
 
 def _tokens(text: str) -> int:
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_A_TOKEN)
 
 
-def _counted(done: Completion, most: Completion) -> Completion:
-    """Returns the answer with estimated counts where the endpoint gives none."""
+def _with_estimates(done: Completion, most: Completion) -> Completion:
+    """Returns the answer; missing token counts are estimated."""
     return Completion(
         done.text,
         most.input_tokens if done.input_tokens is None else done.input_tokens,
@@ -170,15 +173,15 @@ def _counted(done: Completion, most: Completion) -> Completion:
     )
 
 
-def _said(error: Exception, prompt: str) -> str:
-    """Returns the error on one line without secrets; if an endpoint quotes the prompt, only that it does."""
+def _error_text(error: Exception, prompt: str) -> str:
+    """Returns the error on one line without secrets. Omits a message that quotes the prompt."""
     said = str(error) or type(error).__name__
     if any(said[start : start + ECHO] in prompt for start in range(0, len(said) - ECHO, 4)):
-        return "the endpoint refused it, and quoted what it was asked"
+        return "the endpoint refused the prompt and quoted it, so its message is omitted"
     return clipped(neutralise(redact(said).text), LONGEST_ERROR)
 
 
-_TOMORROW = "until tomorrow what needs none goes on"
+_TOMORROW = "until tomorrow only what needs no LLM works"
 
 
 # ---------------------------------------------------------------- costs
@@ -186,8 +189,8 @@ _TOMORROW = "until tomorrow what needs none goes on"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of a period: by `days` and `purposes`; `month` extrapolates to thirty days. `today` is the LLM's alone,
-    which has a cap.
+    """The costs of a period, also by `days` and `purposes`; `month` extrapolates to thirty days. `today` has only the
+    costs of the LLM, which the daily cap limits.
 
     `priced` is False if the settings give no prices; then only tokens are known.
     """
@@ -243,7 +246,8 @@ async def costs(memory: Memory, days: int = 30) -> Costs:
 
 
 async def enter_embeddings(memory: Memory) -> None:
-    """Records the embedder's costs since the last call, if it has any. A kill loses costs that were not recorded."""
+    """Records the embedder's costs since the last call, if it has any. If the process is killed, costs
+    that were not recorded are lost."""
     calls, tokens = memory.embedder.take_spent() if isinstance(memory.embedder, Metered) else (0, 0)
     if calls:
         usd = round(tokens * memory.settings.search.embedding_price / 1e6, 9)

@@ -1,7 +1,7 @@
-"""The providers of LLMs, and `choose`, which makes those that the settings name.
+"""The providers of LLMs, and `choose`, which creates the ones that the settings name.
 
-Packages are imported and clients connected with the first call. The packages retry failed calls and wait as long as
-`retry-after` says; the deadline of the whole call is the caller's. Answers are untrusted.
+The first call imports the package and creates its client. The packages retry failed calls and wait as long as
+`retry-after` says; the caller sets the deadline of the whole call. Answers are untrusted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
 from mcp_server.settings import Settings
 
 MOST_BYTES = 4_000_000
-"""Bytes of an answer: the longest that is requested has some ten thousand."""
+"""Most bytes of an answer. The longest requested answer has about ten thousand."""
 
 MOST_TOKENS = 100_000_000
 """A count above this is invalid: no call uses that many."""
@@ -28,7 +28,7 @@ NO_KEY = "none"
 """The key for endpoints without one: the package requires a value."""
 
 KEYS: Mapping[str, str] = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
-"""The default variable of each provider's key."""
+"""The environment variable with each provider's key, by default."""
 
 MODELS: Mapping[str, tuple[str | None, str | None]] = {
     "anthropic": ("claude-sonnet-5-5", "claude-haiku-5-5"),
@@ -58,11 +58,11 @@ class _Provider:
         except Exception as error:
             if not isinstance(error, (Unavailable, self._errors())):
                 raise
-            # The package may have wrapped our refusal of an answer.
+            # The package may have wrapped an Unavailable that `endpoints` raised.
             reason = error.__cause__ if isinstance(error.__cause__, Unavailable) else error
             raise LlmUnavailable(f"{self.model} gave no answer: {reason}") from error
         if not isinstance(text, str):
-            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: it is no text")
+            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: it is not text")
         return Completion(text, *map(_count, counts))
 
     def _connected(self) -> Any:
@@ -108,7 +108,7 @@ class AnthropicProvider(_Provider):
 
 
 class OpenAIProvider(_Provider):
-    """A model behind OpenAI's Chat Completions API, or any endpoint with that API (extra `openai`)."""
+    """A model behind OpenAI's Chat Completions API, or another endpoint with that API (extra `openai`)."""
 
     def _connected(self) -> Any:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes half a second
@@ -121,7 +121,7 @@ class OpenAIProvider(_Provider):
         return OpenAIError
 
     async def _answer(self, messages: Any, max_tokens: int) -> tuple[object, object, object]:
-        # OpenAI's newer models refuse `max_tokens` and any temperature; other endpoints may know nothing else.
+        # OpenAI's newer models refuse `max_tokens` and `temperature`; other endpoints may support only these.
         limits: dict[str, Any] = (
             {"max_tokens": max_tokens, "temperature": 0} if self.base_url else {"max_completion_tokens": max_tokens}
         )
@@ -133,13 +133,13 @@ class OpenAIProvider(_Provider):
 
 def _count(value: object) -> int | None:
     known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS
-    return value if known else None  # type: ignore[return-value]  # `known` says so
+    return value if known else None  # type: ignore[return-value]  # `known` checks the type
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The models of the settings: for texts, for questions, and the `own` models of some purposes. `problem` says why
-    there are none."""
+    """The models in the settings: `large` for texts, `small` for questions, `own` for single purposes. `problem` says
+    why there are none."""
 
     large: Provider | None = None
     small: Provider | None = None
@@ -148,11 +148,11 @@ class Chosen:
 
 
 def choose(settings: Settings, environ: Mapping[str, str]) -> Chosen:
-    """Returns the models in the settings, with their key from the environment."""
+    """Returns the models in the settings. Their key comes from the environment."""
     knobs, name = settings.llm, settings.llm.provider
     if name == "none":
         return Chosen()
-    without = "everything works without one, a little less well"
+    without = "everything works without an LLM, with slightly worse results"
     if importlib.util.find_spec(name) is None:
         how = f"pip install 'context-manager-mcp[{name}]'"
         return Chosen(problem=f"llm.provider is {name}, whose package is missing ({how}); {without}")
@@ -163,7 +163,7 @@ def choose(settings: Settings, environ: Mapping[str, str]) -> Chosen:
     given = (knobs.model, knobs.small_model)
     large, small = (chosen or known for chosen, known in zip(given, MODELS[name], strict=True))
     if not large:
-        return Chosen(problem=f"llm.provider is {name}, and llm.model names no model; {without}")
+        return Chosen(problem=f"llm.provider is {name}, but llm.model is not set; {without}")
     kind = AnthropicProvider if name == "anthropic" else OpenAIProvider
 
     def provider(model: str) -> Provider:

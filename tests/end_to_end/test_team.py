@@ -99,7 +99,7 @@ async def test_a_reset_reads_the_conversations_back(address: str) -> None:
         ("postgresql://nobody@127.0.0.1:1/", "names no database"),
         ("postgresql://nobody:secret@127.0.0.1:port/x", "malformed"),
         ("postgresql://nobody:secret#more@127.0.0.1/x", "malformed"),
-        ("postgresql://nobody:secret@127.0.0.1:1/x?workspace=../y", "no name of a workspace"),
+        ("postgresql://nobody:secret@127.0.0.1:1/x?workspace=../y", "not a workspace name"),
     ],
 )
 async def test_an_address_that_does_not_work_is_explained_without_its_password(address: str, said: str) -> None:

@@ -49,7 +49,7 @@ def test_the_same_subject_of_another_issuer_is_another_principal(members: Member
     members.add("main", OTHER, "anna", "reader")
     assert "main" not in members.sign_in(LOGIN, "anna", "").roles
     assert members.sign_in(OTHER, "anna", "").roles["main"] == "reader"
-    with pytest.raises(Invalid, match="several issuers know 'anna'"):
+    with pytest.raises(Invalid, match="several issuers have a subject 'anna'"):
         members.add("main", None, "anna", "reader")
 
 

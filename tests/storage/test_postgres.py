@@ -93,7 +93,7 @@ async def test_a_unit_of_work_with_a_failed_statement_is_dropped_as_a_whole(stor
             with suppress(Unavailable):
                 storage.database.run(refused)
 
-    with pytest.raises(Unavailable, match="nothing of it was stored"):
+    with pytest.raises(Unavailable, match="nothing was stored"):
         await act()
     assert not storage.files.exists("raw/s.md")
 

@@ -1,9 +1,9 @@
 """Reads files for the index, from bytes to passages.
 
-Of a transcript that only grew, only the new part is parsed. Other files are parsed as a whole. A file that cannot be
-read gives a sentence about the problem.
+If a transcript only grew, only its new part is parsed. All other changed files are parsed as a whole. If a file cannot
+be read, `FileContent.problem` says why.
 
-`plan` compares the passages of a file with those that are indexed: what has to be written and deleted.
+`plan` compares the passages of a file with the indexed ones, and returns which to write and which to delete.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from mcp_server.text.passages import indexed_text, of_knowledge, of_turns, own_t
 from mcp_server.text.words import words
 
 RACY_NS = 2_000_000_000
-"""A file that changed less than this before it was read may change again without a new time: its bytes are compared."""
+"""In nanoseconds. A file that changed less than this before it was read may change again without a new modification
+time, so its bytes are compared."""
 
 NOTHING = b""
 
 READ_AT_ONCE = 16
-"""Passages that the network reads when they are indexed, which takes up to half a second."""
+"""Most new texts that the recognizer's network reads during indexing. This takes up to half a second."""
 
 COPIES = ("journal", "memory")
-"""Categories of files whose derived lines repeat those of a page: the network reads them last."""
+"""Categories of files whose derived lines repeat lines of other pages. The network reads them last."""
 
 NEWEST = 10_000
-"""Passages that wait for the network and are put in order: copies among them come last."""
+"""Of the passages that wait for the network, this many of the newest are sorted so that copies come last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class TranscriptPosition:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A file as the index knows it."""
+    """The index's record of a file."""
 
     id: int
     """The row's number in SQLite; the file's version in PostgreSQL."""
@@ -86,9 +87,10 @@ class IndexedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A file as it was read. `gone`: it does not exist. `same`: its bytes are those that were indexed.
+    """A file as it was read. `gone`: it does not exist. `same`: its bytes are the indexed ones.
 
-    `grown`: `passages` are only the new ones. `problem` is a sentence for `status`; there may be passages nevertheless.
+    `grown`: `passages` has only the new ones. `problem` is a sentence for `status`; a file with a problem may still
+    have passages.
     """
 
     path: str
@@ -137,7 +139,7 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
         fields = markdown.load(found.raw, seen.path, 2) if found.raw else {}
     except ContextManagerError as error:
         problem = f"{error}. Its text is searched nevertheless"
-        body, line = text, 1  # the broken front matter is searched, too
+        body, line = text, 1  # the broken front matter is also searched
     return replace(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 
@@ -224,7 +226,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The values that are computed from a passage's text. `about`: None if the network has not read it."""
+    """The values that are computed from a passage's text. `about` is None if the network has not read it yet."""
 
     text: str
     words: tuple[str, ...]
@@ -243,7 +245,7 @@ class Plan:
 
 
 def transcripts_last(path: str) -> tuple[bool, str]:
-    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
+    """Returns a sort key that puts transcripts, which may have many megabytes, after files of users and agents."""
     return path.startswith("raw/"), path
 
 
@@ -286,9 +288,12 @@ def plan(look: FileContent, before: dict[int, bytes]) -> Plan:
 
 
 def signals_of_all(rows: Sequence[Row], reads: bool, read_before: Mapping[str, bytes]) -> list[Signals]:
-    """Returns the signals of these rows. `read_before` has what the network read in their files before, by text: a line
-    that only moved is not read again. If the index `reads` and few others are new, as those of a turn, the network
-    reads them at once; otherwise, and if they are copies, `Index.read_ahead` does it later."""
+    """Returns the signals of these rows.
+
+    `read_before` maps texts to the vectors that the network computed for these files before, so that a moved line is
+    not read again. If `reads` is set and at most READ_AT_ONCE texts are new, such as those of a turn, the network reads
+    them now. Otherwise, and for copies, `Index.read_ahead` does so later.
+    """
     about = dict(read_before)
     new = {row.passage.text: is_derived_line(row.passage) for row in rows if row.passage.category not in COPIES}
     new = {text: derived for text, derived in new.items() if text not in about}

@@ -1,6 +1,9 @@
-"""The plan of a query (its words with their frequencies, and the words that fetch passages), and the scores of the
-candidates: BM25 as in FTS5 of every word, and the exact cosine, however a candidate was found. Also the narrow vectors
-of whole numbers, by which the nearest passages are found before the exact comparison."""
+"""Scores the candidates of a query: BM25 of every word as in FTS5, and the exact cosine, regardless of how a candidate
+was found.
+
+Also defines the plan of a query (its words with their frequencies, and the words that fetch passages), and the narrow
+int8 vectors that find the nearest passages before the exact comparison.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ K1, B = 1.2, 0.75
 
 @dataclass(frozen=True, slots=True)
 class SmallScope:
-    """The words of all passages of a small scope: `stems` of one passage after the other; `owner` is the place in `ids`
-    of the passage that each stem belongs to."""
+    """The words of all passages of a small scope. `stems` has the stems of one passage after the other, `lengths` their
+    number per passage. `owner` has for each stem the index in `ids` of its passage."""
 
     ids: NDArray[np.int64]
     stems: NDArray[np.uint32]
@@ -78,12 +81,12 @@ def bm25_idf(passages: int, frequency: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Filters as an index understands them. `condition` is SQL over a row `m` of a passage, in the words of
-    `searching`, with `values` for its placeholders.
+    """The filters of a query, prepared for an index. `condition` is SQL about a passage's row `m`, with names in braces
+    from the dialect of `searching`, and `values` for its placeholders.
 
-    `projects` and `without_session` are part of the condition, and separate for counting and for searching by meaning.
-    `other`: there are further conditions. `everything`: nothing is left out. `lines`: derived lines are searched and
-    counted as passages of their own.
+    `projects` and `without_session` are also part of the condition; counting and searching by meaning need them
+    separately. `other`: the condition has more parts. `everything`: the scope is the whole index. `lines`: derived
+    lines are searched and counted as separate passages.
     """
 
     condition: str
@@ -96,7 +99,7 @@ class Scope:
 
 
 class Fetching(NamedTuple):
-    """A word that fetches passages: its stem, and the number of passages of the whole index that contain it."""
+    """A word that fetches passages, its stem, and the number of passages of the whole index that contain it."""
 
     word: str
     stem: int
@@ -105,12 +108,11 @@ class Fetching(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """A query as an index understands it. `numbers` are the stems of `asked.lookup`. `fetching` are the words that
-    fetch passages; derived lines are also fetched by words `of_lines`, which no turn contains.
+    """A query, prepared for an index. `numbers` are the stems of `asked.lookup`. `fetching` are the words that fetch
+    passages. `of_lines` are words that no turn contains; they also fetch derived lines.
 
-    `frequencies` and `passages` are those of the scope; `everywhere`, `all_passages` and `mean_words` those of the
-    whole index, which BM25 uses. Derived lines count only if the scope includes them. `small` are the words of the
-    scope if it is small.
+    `frequencies` and `passages` are counted in the scope; `everywhere`, `all_passages` and `mean_words` in the whole
+    index, for BM25. Derived lines are counted only if the scope includes them. `small` has the words of a small scope.
     """
 
     asked: Query
@@ -127,15 +129,15 @@ class QueryPlan:
 
 @dataclass(slots=True)  # not frozen for the same reason as a Candidate
 class Found:
-    """A candidate with its passage, which is made only when it is asked for."""
+    """A candidate, and its passage, which is created on access."""
 
     candidate: Candidate
     _row: tuple[Any, ...]
     _names: Mapping[int, str]
     sources: tuple[Source, ...] = ()
-    """The turns that a derived line comes from; nothing for every other passage."""
+    """The turns that a derived line comes from; empty for other passages."""
     source: int | None = None
-    """For a derived line: the number of the candidate passage that it comes from."""
+    """For a derived line: the row id of the candidate passage that it comes from."""
 
     @property
     def row_id(self) -> int:
@@ -148,7 +150,7 @@ class Found:
 
     @property
     def passage(self) -> Passage:
-        """Returns the passage. Of some hundred candidates only a few are shown."""
+        """Returns the passage. It is created on access, because only a few of some hundred candidates are shown."""
         return passage_of(self._row, self._names)
 
 
@@ -186,7 +188,8 @@ def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found
 
 
 def best_rows(plan: QueryPlan, found: Sequence[Found], units: int) -> list[int]:
-    """Returns the number of a passage of each of the best `units`; of a derived line, the one that it comes from."""
+    """Returns the row id of one passage of each of the best `units`; for a derived line, of the turn that it comes
+    from."""
     numbers = {id(one.candidate): one.source or one.row_id for one in found}
     return [numbers[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], units)]
 
@@ -194,7 +197,7 @@ def best_rows(plan: QueryPlan, found: Sequence[Found], units: int) -> list[int]:
 def as_candidates(
     plan: QueryPlan, found: Sequence[Found], mode: Mode, by_meaning: bool, generation: str, messages: Iterable[str]
 ) -> Candidates:
-    """Returns the result of a search. A search for the meaning alone has no values of words."""
+    """Returns the result of a search. In a search by meaning alone, candidates have no keyword scores."""
     if mode == "vector" and by_meaning:
         found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
     return Candidates(
@@ -215,8 +218,8 @@ EXCHANGE_PARTS = 2
 def exchanges_of(
     rows: Iterable[tuple[Any, ...]], vector: NDArray[np.float32], turns: Sequence[Source]
 ) -> dict[Source, Exchange]:
-    """Returns how near turns and their neighbors are to a message's vector; nothing for turns without one. `rows` are
-    path, turn, part and vector of their first EXCHANGE_PARTS parts."""
+    """Returns the similarity of turns and their neighbors to a message's vector. Turns without a vector are left out.
+    `rows` are path, turn, part and vector of the first EXCHANGE_PARTS parts of turns and neighbors."""
     import numpy as np
 
     places: dict[tuple[str, int], int] = {}
@@ -269,7 +272,7 @@ def score(
     about: NDArray[np.float32] | None,
 ) -> list[Found]:
     """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosines. `vector` is the
-    query's by the embedder, `about` that by the recognizer's network."""
+    query's vector by the embedder, `about` its vector by the recognizer's network."""
     import numpy as np
 
     many = len(rows)
@@ -286,7 +289,7 @@ def score(
         if not len(places):
             continue
         times = np.bincount(owner[places], minlength=many)
-        if bit < keywords:  # names of speakers are looked up, and are no keywords
+        if bit < keywords:  # names of speakers are looked up too, but are not keywords
             bm25 += bm25_idf(plan.all_passages, frequency) * times * (K1 + 1) / (times + norm)
         for place in np.flatnonzero(times).tolist():  # Python's integers: a query may have more than 64 words
             matched[place] |= 1 << bit
@@ -306,7 +309,7 @@ def score(
         path, mark, part, ordinal, line = row[1:6]
         session, turn = row[11:13]
         length, tells_time, first_person, asks = row[17:21]
-        candidate = Candidate(  # by position: there are hundreds a search, and keywords double what they take
+        candidate = Candidate(  # positional: a search has hundreds, and keyword arguments take twice the time
             path,
             line,
             f"{path}#{mark}",
@@ -333,8 +336,8 @@ def score(
 def _cosines(
     blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None, number: Literal["<f2", "i1"]
 ) -> list[float | None]:
-    """Returns the cosine of each stored vector with a unit vector; None for those of another length, or without a
-    vector. They are stored as float16 of length 1, or as whole numbers."""
+    """Returns the cosine of each stored vector with a unit vector; None for a missing vector, or one of another
+    dimension. The vectors are stored as float16 with length 1, or as int8."""
     import numpy as np
 
     cosines: list[float | None] = [None] * len(blobs)
@@ -353,9 +356,9 @@ def _cosines(
 
 
 def packed_about(passages: Iterable[tuple[str, bool]]) -> list[bytes]:
-    """Returns what each text is about, as it is stored: whole numbers, or nothing for a text that is not in English.
-    The texts of derived lines, for which the second value is true, are read without date and sources. Takes 5 to
-    35 ms for each."""
+    """Returns the vector of each text by the recognizer's network, as it is stored: int8, or empty for a text that is
+    not in English. The second value is True for derived lines, which are read without date and sources. Takes 5 to 35
+    ms per text."""
     found = [vector(statement(without_sources(text)) if derived else text) for text, derived in passages]
     return [b"" if one is None else in_bytes(one.reshape(1, -1), len(one)).tobytes() for one in found]
 
@@ -365,24 +368,24 @@ numpy_is_there = threading.Event()
 
 
 def import_numpy() -> None:
-    """Imports NumPy, one thread at a time: two first imports at once break it."""
+    """Imports NumPy in one thread at a time, because two simultaneous first imports break it."""
     with _importing:
         importlib.import_module("numpy")
         numpy_is_there.set()
 
 
 ENOUGH = 0.5
-"""If at least this share of the neighbors is in the scope, no more are searched."""
+"""If at least this share of the wanted neighbors is in the scope, no more are searched."""
 
 
 SCALE = 254.0
-"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
+"""int8 = round(254 · x): the components of unit vectors with 100 or more dimensions are within ±0.5."""
 
 
 def in_bytes(half: NDArray[Any], first: int) -> NDArray[np.int8]:
-    """Returns the `first` numbers of vectors (one per row) as int8.
+    """Returns the `first` dimensions of vectors (one per row) as int8.
 
-    They are normalized again, so that L2 orders as the cosine does.
+    They are normalized again, so that L2 distance gives the same order as the cosine.
     """
     import numpy as np
 

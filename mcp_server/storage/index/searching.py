@@ -1,8 +1,8 @@
 """A search in an index: the filters as SQL, the words that fetch passages, and the candidates with their raw values.
 
-Both engines run the statements below. Names in braces are the parts in which their SQL differs: see `Searching`. A
-small scope (a conversation, a young project) is read whole: its words are counted directly, which is faster than the
-keyword index of all passages. The result is the same, because BM25 is computed by FTS5's formula.
+SQLite and PostgreSQL run the statements below. Names in braces stand for the parts in which their SQL differs: see
+`Searching`. A small scope (a conversation, a new project) is read as a whole and its words are counted directly, which
+is faster than the keyword index of all passages. The result is the same, because BM25 is computed by FTS5's formula.
 """
 
 from __future__ import annotations
@@ -38,28 +38,29 @@ if TYPE_CHECKING:
     """The query's vector by the embedder (None without one), and the nearest passages, nearest first."""
 
 SMALL_SCOPE = 1_000
-"""Scopes with at most this many passages are read whole, in some milliseconds; from about 3,000 on the tables are
-faster."""
+"""Scopes with at most this many passages are read as a whole, in a few milliseconds. From about 3,000 passages on, the
+tables of the keyword index are faster."""
 
 FETCHING_WORDS = 32
-"""Words that fetch passages, at most, and the same of words that fetch only derived lines."""
+"""Most words that fetch passages, and most words that fetch only derived lines."""
 
 COUNTED = 5_000
-"""Words in at most this many passages are counted within the scope; for more common ones the scope's share is used."""
+"""A word in at most this many passages is counted within the scope. The frequency of a more common word is estimated
+from the scope's share of all passages."""
 
 FIRST_FETCH = 1_000
-"""Passages that are fetched before the scope is applied; if too few of them are in it, it is joined to the search."""
+"""Passages that are fetched before the scope is applied. If too few of them are in the scope, all matching passages are
+compared with it."""
 
 SLACK = 1.5
-"""Factor on the number of passages that are fetched first for a scope, because passages outside of it may match better.
-"""
+"""Factor on the number of passages that are fetched first, because passages outside of the scope may match better."""
 
 FILLING_PARTS = 8
-"""Number of parts that a long neighbor contributes: a turn of megabytes has thousands of parts."""
+"""Most parts of a neighbor that become candidates: a turn of some megabytes has thousands of parts."""
 
 
 class Searching(ABC):
-    """A search in one transaction. `names` maps names as rows have them to their text.
+    """A search in one transaction. `names` maps names as they are in rows to their text.
 
     The parts of `dialect` are the tables `meta` (a row `m` for each passage) and `speaker`, and:
 
@@ -70,7 +71,7 @@ class Searching(ABC):
     `file`      the column of `meta` that names a file, `same_file` says that `n` and `m` have the same one
     `stored`    the table `m` with the columns `stems` and `vector`; with `files` it has all `columns`
     `speakers`  begins a query for names of speakers, `of_speakers` one for their number of passages
-    `totals`    the query for the number of passages in the index and of their words, and the same of derived lines
+    `totals`    the query for four numbers: the index's passages and their words, its derived lines and their words
     """
 
     dialect: Dialect
@@ -83,8 +84,8 @@ class Searching(ABC):
     def candidates(
         self, near: Callable[[QueryPlan, Scope], Near], about: Callable[[], Vector]
     ) -> tuple[QueryPlan, Vector, list[Found]]:
-        """Returns the plan of the query, its vector, and the candidates. `near` finds passages by meaning, `about`
-        returns the query's vector by the recognizer's network; it is asked as late as possible."""
+        """Returns the plan of the query, its vector, and the candidates. `near` finds passages by meaning. `about`
+        returns the query's vector by the recognizer's network; it is called as late as possible."""
         mode, scope = self.query.mode, self.scope()
         plan = self._plan(scope)
         if scope.lines and not plan.passages:  # an empty page
@@ -130,7 +131,8 @@ class Searching(ABC):
 
     @abstractmethod
     def numbers(self, names: Sequence[str]) -> dict[str, Any]:
-        """Returns names of projects, sessions, categories and speakers as rows have them, if any row has them."""
+        """Returns how rows store these names of projects, sessions, categories and speakers. Names that no row has may
+        be left out."""
 
     @abstractmethod
     def learn(self, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -138,7 +140,7 @@ class Searching(ABC):
 
     @abstractmethod
     def units_with(self, sequence: Sequence[str]) -> tuple[str, list[Any]]:
-        """Returns a query for file and mark of all units with a sequence of words, and its values."""
+        """Returns a query for file and mark of all units with a sequence of words, and the query's values."""
 
     @abstractmethod
     def documents(self, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -192,18 +194,18 @@ class Searching(ABC):
         without = numbers.get(filters.exclude_session) if filters.exclude_session else None
         if without is not None and filters.exclude_from is not None:
             require("(m.session <> ? OR m.mark < ?)", without, filters.exclude_from)
-            without, other = None, True  # vectors know no turns: what they find is checked by the condition
+            without, other = None, True  # vectors have no turns; the condition filters what they find
         elif without is not None:
             require("m.session <> ?", without)
         lines = filters.category not in (None, "conversation")
         return Scope(" AND ".join(where) or "true", tuple(values), projects, without, other, not where, lines)
 
     def inside(self, ids: Sequence[int], scope: Scope) -> list[int]:
-        """Returns those of these passages that are in the scope, in the same order."""
+        """Returns the ids of the passages that are in the scope, in the same order."""
         return list(ids) if scope.everything else self.fulfilling(ids, scope.condition, scope.values)
 
     def fulfilling(self, ids: Sequence[int], condition: str, values: Sequence[Any]) -> list[int]:
-        """Returns those of these passages that fulfill a condition, in the same order."""
+        """Returns the ids of the passages that fulfill a condition, in the same order."""
         if not ids:
             return []
         select = f"SELECT m.id FROM {{meta}} m WHERE {{here}}m.id {{among}} AND {condition}"
@@ -300,7 +302,7 @@ class Searching(ABC):
         words, most = (*plan.fetching, *plan.of_lines), depth.words if scope.lines else depth.lines
         return found + self.matching(words, most, int(slack * most), scope, lines=True)
 
-    # ---------------------------------------------------------------- around
+    # ---------------------------------------------------------------- turns around candidates
 
     def _sources(self, found: Sequence[Found], scope: Scope) -> dict[Source, int]:
         """Returns the passages of the turns that derived lines among `found` come from, if they are in the scope."""
@@ -312,8 +314,8 @@ class Searching(ABC):
     def _neighbors(self, plan: QueryPlan, found: Sequence[Found], scope: Scope) -> list[int]:
         """Returns the passages of the turns next to the best units, at most two turns away, if not found yet.
 
-        An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
-        question are no candidates (`benchmarks retrieval`).
+        An answer often has no word of the question, but a turn next to it does: without these passages, 7% of the turns
+        that answer a question are not candidates (`benchmarks retrieval`).
         """
         known = {one.row_id for one in found}
         near = self.ids(

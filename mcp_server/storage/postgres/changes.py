@@ -1,8 +1,8 @@
 """Change notices among the processes of a team.
 
 A notice is delivered in this process at once, and written to the table `change` by a thread. The other processes poll
-that table; NOTIFY wakes them earlier. A notice that is published in a unit of work is sent after its commit. Notices
-only say that something may be seen now: a lost one delays a reader, and never loses data.
+that table; NOTIFY wakes them earlier. A notice that is published in a unit of work is sent after its commit. A notice
+only announces that data has changed: if one is lost, a reader sees the change later, and no data is lost.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from mcp_server.storage.values import Change, Changes
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Seconds between looks into the table if no NOTIFY comes."""
+"""Seconds between reads of the table if no NOTIFY arrives."""
 
 KEPT_HOURS = 1
-"""Hours for which notices are kept: a process that slept longer is told that anything may have changed."""
+"""Hours for which notices are kept. A process that was suspended longer gets notices that anything may have changed."""
 
 MOST_AT_ONCE = 1_000
 
 
 class TeamChanges(Changes):
-    """The change notices of one workspace. `start` once, in the event loop; `close` at the end."""
+    """The change notices of one workspace. Call `start` once, in the event loop, and `close` at the end."""
 
     def __init__(self, database: Database) -> None:
         super().__init__()
@@ -63,14 +63,14 @@ class TeamChanges(Changes):
         last = "SELECT value FROM counter WHERE ws = %s AND name = 'change'"
         (seen,) = await self._database.call(lambda connection: connection.row(last)) or (0,)
         self._threads = [
-            threading.Thread(target=self._sending, name="change notices out", daemon=True),
-            threading.Thread(target=self._receiving, args=(int(seen),), name="change notices in", daemon=True),
+            threading.Thread(target=self._send_loop, name="change notices out", daemon=True),
+            threading.Thread(target=self._receive_loop, args=(int(seen),), name="change notices in", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Sends what is waiting and ends the threads. Blocks: call it in a worker thread."""
+        """Sends the waiting notices and ends the threads. Blocks: call it in a worker thread."""
         self._over.set()
         self._outgoing.put(None)
         self._alarm.set()
@@ -78,7 +78,7 @@ class TeamChanges(Changes):
             thread.join(2 * POLL_SECONDS)
 
     def send_all(self, changes: Sequence[Change]) -> None:
-        """Sends the changes of a unit of work that is committed. Runs in the event loop."""
+        """Sends the changes of a committed unit of work. Runs in the event loop."""
         for change in changes:
             self._send(change)
 
@@ -88,7 +88,7 @@ class TeamChanges(Changes):
 
     # threads
 
-    def _sending(self) -> None:
+    def _send_loop(self) -> None:
         while True:
             first = self._outgoing.get()
             more = [first]
@@ -98,13 +98,13 @@ class TeamChanges(Changes):
             waiting = [change for change in more if change is not None]
             if waiting:
                 try:
-                    self._database.run(partial(self._written, changes=waiting))
+                    self._database.run(partial(self._insert, changes=waiting))
                 except ContextManagerError as error:
                     log.warning("%d change notices were not sent to other replicas: %s", len(waiting), error)
             if None in more:
                 return
 
-    def _written(self, connection: Connection, changes: Sequence[Change]) -> None:
+    def _insert(self, connection: Connection, changes: Sequence[Change]) -> None:
         ws, many = connection.ws, len(changes)
         first = connection.count("change", many) - many + 1
         connection.cursor().executemany(
@@ -118,13 +118,13 @@ class TeamChanges(Changes):
             connection.run("DELETE FROM change WHERE ws = %s AND at < now() - make_interval(hours => %s)", KEPT_HOURS)
         connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(ws)))
 
-    def _receiving(self, seen: int) -> None:
+    def _receive_loop(self, seen: int) -> None:
         failed = ""
         with self._database.connections.alarm.of(self._database.ws) as alarm:
             self._alarm = alarm
             while not self._over.is_set():
                 try:
-                    seen = self._received(seen)
+                    seen = self._deliver_new(seen)
                     failed = ""
                 except ContextManagerError as error:
                     if str(error) != failed:  # a lasting problem is logged once
@@ -133,7 +133,7 @@ class TeamChanges(Changes):
                 alarm.wait(POLL_SECONDS)
                 alarm.clear()
 
-    def _received(self, seen: int) -> int:
+    def _deliver_new(self, seen: int) -> int:
         """Delivers the notices of other processes after number `seen`. Returns the number of the last one."""
         rows = self._database.rows(
             "SELECT seq, sender, kind, path, session FROM change WHERE ws = %s AND seq > %s ORDER BY seq LIMIT %s",

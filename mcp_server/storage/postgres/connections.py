@@ -1,10 +1,10 @@
 """The address of a team's memory, and the connections of this process to its database.
 
 An address is `postgresql://USER@HOST/DATABASE?workspace=NAME`. Its other options are libpq's: `sslmode`, `passfile` and
-so on are passed on as they are. All workspaces of a process on one database share their connections.
+so on are passed on unchanged. All workspaces of a process on one database share their connections.
 
-A server for many people has many workspaces open, and PostgreSQL allows few connections: a pool for statements, and one
-connection on which the alarms for change notices come in.
+A server for many people has many workspaces open, but PostgreSQL allows few connections. So all workspaces share one
+pool for statements, and one connection that receives the alarms (NOTIFY) for change notices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed address. `connection` is what libpq gets; `shown` has no password."""
+    """A parsed address. `connection` is the address for libpq; `shown` is the address without its password."""
 
     connection: str
     workspace: str
@@ -37,17 +37,17 @@ class Address:
 
 
 def parse(text: str) -> Address:
-    """Returns the parts of an address. Raises Invalid for a malformed one, and never repeats its password."""
+    """Returns the parts of an address. Raises Invalid for a malformed one; the message never has the password."""
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # the message of this error may have a part of the password
+    except ValueError:  # this error's message may have a part of the password
         raise Invalid(f"the address of the memory is malformed; {_FORM}") from None
     options = dict(parse_qsl(parts.query))
     workspace = options.pop("workspace", DEFAULT_WORKSPACE)
     if not _NAME.fullmatch(workspace):
         raise Invalid(
-            f"workspace={workspace[:80]!r} is no name of a workspace: use 1 to 63 lower-case letters, digits, '.', '_' "
+            f"workspace={workspace[:80]!r} is not a workspace name: use 1 to 63 lower-case letters, digits, '.', '_' "
             "and '-', the first one a letter or digit"
         )
     if not parts.path.strip("/"):
@@ -78,11 +78,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return self.run(statement, *values).fetchall()
 
     def row(self, statement: str, *values: object) -> tuple[Any, ...]:
-        """Returns the first row of a statement whose first value is the workspace; an empty one without any."""
+        """Returns the first row of a statement whose first value is the workspace; an empty tuple if there is none."""
         return self.run(statement, *values).fetchone() or ()
 
     def count(self, name: str, more: int) -> int:
-        """Adds to a counter of the workspace, and returns its new value."""
+        """Adds `more` to a counter of the workspace, and returns its new value."""
         statement = (
             "INSERT INTO counter (ws, name, value) VALUES (%s, %s, %s) "
             "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + excluded.value RETURNING value"
@@ -96,13 +96,13 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
 
 CONNECTIONS = 16
-"""Connections of one process, at most, and one more for alarms."""
+"""Most connections of one process, without the one for alarms."""
 
 UNITS = 12
-"""Units of work of one process at a time, at most: the other connections are for calls outside of them."""
+"""Most simultaneous units of work of one process. The other connections are for calls outside of units."""
 
 ALARM_SECONDS = 1.0
-"""Seconds after which a missing connection for alarms is tried again."""
+"""Seconds until a failed connection for alarms is opened again."""
 
 CHANNEL = "context_manager"
 
@@ -111,18 +111,18 @@ OPTIONS: dict[str, Any] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,  # milliseconds: a call does not wait for ever for a machine that is gone
+    "tcp_user_timeout": 20_000,  # milliseconds, so that no call waits forever for an unreachable server
     "application_name": "context-manager",
 }
 
 
 class Connections:
-    """A pool, and the alarms. `shared` returns the one of a database."""
+    """The connection pool and the alarms of one database. `shared` returns them."""
 
     def __init__(self, address: Address) -> None:
         self.users = 0
         self.units = anyio.Semaphore(UNITS)
-        """The places for units of work."""
+        """Limits the simultaneous units of work."""
         self.alarm = Alarm(address)
         self.pool: ConnectionPool[Connection] = ConnectionPool(
             address.connection,
@@ -140,7 +140,7 @@ _guard = threading.Lock()
 
 
 def shared(address: Address) -> Connections:
-    """Returns the connections to a database until `release`."""
+    """Returns the connections to a database. Call `release` when they are no longer needed."""
     with _guard:
         found = _all.get(address.connection)
         if found is None:
@@ -151,7 +151,7 @@ def shared(address: Address) -> Connections:
 
 
 def release(address: Address) -> None:
-    """Closes the connections if nobody else in this process uses them."""
+    """Closes the connections if no other workspace of this process uses them."""
     with _guard:
         found = _all[address.connection]
         found.users -= 1
@@ -164,9 +164,10 @@ def release(address: Address) -> None:
 
 
 class Alarm:
-    """Wakes those who wait for change notices of a workspace. One thread and one connection do so for all of them.
+    """Wakes the threads that wait for change notices of a workspace. One thread and one connection serve all
+    workspaces.
 
-    If a notification is lost, the notice comes later: listeners also read the table `change` regularly.
+    If a notification is lost, the notice arrives later, because listeners also read the table `change` regularly.
     """
 
     def __init__(self, address: Address) -> None:
@@ -210,7 +211,7 @@ class Alarm:
                 self._over.wait(ALARM_SECONDS)
 
     def _wake(self, ws: str) -> None:
-        """Wakes those who wait for a workspace; without its number, all of them."""
+        """Wakes the threads that wait for a workspace; if `ws` is empty, all threads."""
         with _guard:
             for number, events in self._waiting.items():
                 if not ws or ws == str(number):

@@ -2,11 +2,11 @@
 
 `run(fn)` calls `fn(connection)` in a transaction of its own, or in the open unit of work, which the locks open. A unit
 of work belongs to the task that opened it and to the tasks and threads that it starts meanwhile (a context variable).
-If an exception leaves the unit, nothing of it is stored. A statement that PostgreSQL refuses ends the transaction: the
-unit then fails as a whole, also if a caller caught the error.
+If an exception leaves the unit, it is rolled back. A statement that PostgreSQL refuses ends the transaction: the unit
+then fails as a whole, even if a caller caught the error.
 
-A task may work under leases (`leased`): each of its transactions that wrote something is confirmed by them right before
-it is stored.
+A task may work under leases (`leased`). Right before a transaction that wrote something is committed, each lease checks
+that it is still valid.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from mcp_server.storage.values import Change
 
 T = TypeVar("T")
 Confirm = Callable[[Connection], None]
-"""Raises an error if the transaction of a connection may not be stored."""
+"""Raises an error if the transaction of a connection may not be committed."""
 
 LOCK_SECONDS = 120
-"""Seconds after which the other holder of a lock counts as stuck, and the caller gets an error."""
+"""Seconds that a caller waits for a lock before it gets an error, because the holder probably hangs."""
 
 STATEMENT_SECONDS = 150
-"""Seconds after which the server ends a statement. Longer than LOCK_SECONDS, whose error says more."""
+"""Seconds after which the server ends a statement. Longer than LOCK_SECONDS, whose error is clearer."""
 
 DEADLOCK_TRIES = 5
-"""Times that a transaction is run which the server ends because of a deadlock. A unit of work is not run again."""
+"""Attempts to run a transaction that the server ends because of a deadlock. A unit of work is not run again."""
 
 IDLE_SECONDS = 120
-"""Seconds after which the server ends a transaction whose client is silent: a cut connection keeps no lock."""
+"""Seconds after which the server ends a transaction whose client is silent, so that a broken connection keeps no
+lock."""
 
 TRIES = 4
-"""Connections that are tried if the server closed them while they were idle, as a restart does."""
+"""Connections that are tried if the server has closed idle ones, for example by a restart."""
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class Database:
         """Returns `fn(connection)` after its transaction is committed; within a unit of work, as a part of it.
 
         Blocks: call it in a worker thread if it may take over a millisecond. Raises Unavailable if the server does not
-        answer; nothing is stored then, unless it was lost between the commit and its answer.
+        answer. Then nothing is stored, unless the connection was lost between the commit and its answer.
         """
         unit = self.current
         if unit is None:
@@ -108,7 +109,7 @@ class Database:
             return fn(unit.connection)
 
     def apart(self, fn: Callable[[Connection], T]) -> T:
-        """Returns `fn(connection)` of a transaction of its own, also within a unit of work. After a deadlock `fn` is
+        """Returns `fn(connection)` of a separate transaction, even within a unit of work. After a deadlock `fn` is
         called again."""
         with explained(self.address):
             for left in range(DEADLOCK_TRIES, 0, -1):
@@ -125,13 +126,14 @@ class Database:
         return self.run(lambda connection: connection.rows(statement, *values))
 
     async def call(self, fn: Callable[[Connection], T], *, waits: bool = True) -> T:
-        """Returns `run(fn)`, in a worker thread. Always waits for the server's disk."""
+        """Returns `run(fn)`, called in a worker thread. Ignores `waits`: a commit always waits for the server's
+        disk."""
         return await run_sync(self.run, fn)
 
     read = write = call
 
     def vacuum(self) -> str:
-        """Lets the server reuse the space of deleted rows. Returns a sentence if only an administrator can, else ""."""
+        """Lets the server reuse the space of deleted rows. Returns a message if only an administrator can, else ""."""
         with (
             explained(self.address),
             psycopg.connect(self.address.connection, autocommit=True, **OPTIONS) as connection,
@@ -141,12 +143,12 @@ class Database:
             tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,)).fetchall()
             for (table,) in tables:
                 connection.execute(SQL("VACUUM {}").format(Identifier(SCHEMA, table)))
-        return f"deleted rows on the server's disk: {said[0]}; an administrator runs VACUUM" if said else ""
+        return f"deleted rows are still on the disk: {said[0]}; an administrator must run VACUUM" if said else ""
 
     def enter(self) -> Unit:
-        """Begins a unit of work without making it the caller's; `leave` ends it."""
+        """Begins a unit of work, but does not make it the caller's unit (see `within`). `leave` ends it."""
         with explained(self.address):
-            connection = self._taken()
+            connection = self._begin_transaction()
         return Unit(connection)
 
     def leave(self, unit: Unit, *, keep: bool) -> None:
@@ -155,7 +157,7 @@ class Database:
             unit.open = False
             try:
                 if keep:
-                    self._check(unit.connection)
+                    self._check_commit(unit.connection)
                     unit.connection.execute("COMMIT")
             finally:
                 if not unit.connection.closed and unit.connection.info.transaction_status != pq.TransactionStatus.IDLE:
@@ -164,7 +166,7 @@ class Database:
                 self._pool.putconn(unit.connection)
 
     def within(self, unit: Unit) -> contextlib.AbstractContextManager[None]:
-        """Makes a unit of work the caller's during the block."""
+        """Makes a unit of work the caller's unit during the block."""
         return _set(self._unit, unit)
 
     def leased(self, confirm: Confirm) -> contextlib.AbstractContextManager[None]:
@@ -180,7 +182,7 @@ class Database:
             self.leave(unit, keep=ok)
         return result
 
-    def _taken(self) -> Connection:
+    def _begin_transaction(self) -> Connection:
         """Returns a connection with an open transaction. Skips connections that the server has closed."""
         for left in range(TRIES, 0, -1):
             connection = self._pool.getconn()
@@ -199,13 +201,13 @@ class Database:
                 return connection
         raise AssertionError("unreachable")
 
-    def _check(self, connection: Connection) -> None:
-        """Raises Unavailable if an open transaction cannot be stored, or may not be."""
+    def _check_commit(self, connection: Connection) -> None:
+        """Raises Unavailable if an open transaction cannot be committed, or if a lease was lost."""
         if connection.info.transaction_status == pq.TransactionStatus.INERROR:
-            raise Unavailable("a statement of this call failed, so nothing of it was stored; repeat it")
+            raise Unavailable("a statement of this call failed, so nothing was stored; repeat the call")
         leases = self._leases.get()
         if not leases or connection.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,):
-            return  # a transaction without a number has written nothing
+            return  # a transaction without an id has written nothing
         for confirm in leases:
             confirm(connection)
 
@@ -232,7 +234,7 @@ def explained(address: Address) -> Iterator[None]:
             f"{address.shown}: another process has held a lock for {LOCK_SECONDS} s; end it if it hangs, and try again"
         ) from error
     except psycopg.errors.DeadlockDetected as error:
-        raise Unavailable(f"{address.shown}: two calls waited for each other; nothing was stored, repeat it") from error
+        raise Unavailable(f"{address.shown}: two calls waited for each other; nothing was stored, try again") from error
     except psycopg.errors.QueryCanceled as error:
         raise Unavailable(f"{address.shown}: the server ended a statement that took too long; try again") from error
     except psycopg.Error as error:

@@ -1,7 +1,7 @@
-"""Files in PostgreSQL: documents with all their versions, and files that grow at their end.
+"""Files in PostgreSQL: documents with all their versions, and append-only files.
 
-The truth of a team's memory. A write marks an indexed file as `unindexed` in the same transaction. Folders exist as
-long as there is a file below them; there are no links.
+They are the authoritative data of a team's memory. A write marks an indexed file as `unindexed` in the same
+transaction. A folder exists as long as there is a file below it. There are no links.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 
 
 def has_history(path: str) -> bool:
-    """Returns whether earlier versions of a file are kept: not of conversations, which only grow, nor of `.local/`."""
+    """Returns whether earlier versions of a file are kept: not for conversations, which only grow, nor for
+    `.local/`."""
     return path.split("/", 1)[0] not in (LOCAL, "raw")
 
 
@@ -33,7 +34,8 @@ class TeamFiles(Files):
     # paths
 
     def relative(self, path: str) -> str:
-        """Returns the path without `.` and doubled slashes. Raises Refused for one that not every system allows."""
+        """Returns the path without `.` and doubled slashes. Raises Refused for a path that some operating
+        systems do not allow."""
         return "/".join(parts_of(path))
 
     def exists(self, path: str) -> bool:
@@ -102,7 +104,7 @@ class TeamFiles(Files):
         )
 
     def last_version(self, path: str, until: int | datetime) -> int | None:
-        """Returns the number of the last kept version of a file until a number or a moment; None if there was no such
+        """Returns the number of the last kept version of a file up to a number or a moment; None if there was no such
         file then."""
         what = "version" if isinstance(until, int) else "at"
         rows = self._database.rows(

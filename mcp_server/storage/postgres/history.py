@@ -1,7 +1,7 @@
-"""The history of a team's workspace: the versions that the database keeps with each write of a document.
+"""The history of a team's workspace: the database keeps a version for each write of a document.
 
-Commits, tags, branches, merges and remotes belong to git, which a team's workspace does not have: they raise
-Unavailable with a sentence.
+A team's workspace has no git repository. Everything about commits, tags, branches, merges and remotes raises
+Unavailable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"v(\d{1,18})")
 
 
 class _NotOffered:
-    """An attribute that needs git: asking for it raises Unavailable."""
+    """An attribute that needs git. Reading it raises Unavailable."""
 
     def __get__(self, history: object, owner: type | None = None) -> Any:
         raise Unavailable(NOT_OFFERED)
@@ -82,7 +82,7 @@ class TeamHistory:
         """Does nothing: each write has stored its version."""
         return Committed(None, tuple(paths))
 
-    # There is no git repository. Callers that work without one ask these first.
+    # There is no git repository. Callers that also work without one call these functions first.
 
     def available(self) -> bool:
         return False
@@ -98,7 +98,7 @@ class TeamHistory:
     head = branch = is_shallow = uncommitted = differing = changes = ignored = unmerged = _NotOffered()
 
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
-        """Brings the repository `folder/WORKSPACE.git` up to date, mirrors it to `remote`, and returns its last commit.
+        """Updates the repository `folder/WORKSPACE.git`, mirrors it to `remote`, and returns its last commit.
         `{workspace}` in `remote` is replaced by the workspace's name."""
         from mcp_server.storage.postgres.whole import export
 

@@ -1,7 +1,7 @@
-"""Searches of a team's workspace, and what the index holds.
+"""Searches in a team's workspace, and the status of its index.
 
-Words fetch by postings (`postings`), meaning by an exact scan of narrow vectors. The candidates are those of the
-embedded engine, with the same raw values: `storage.index.searching`.
+Keywords find passages by postings (`postings`), meaning finds them by an exact scan of narrow vectors. Candidates and
+raw values are the same as with SQLite: see `storage.index.searching`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGE_SHARE = 0.1
-"""If a scope has at least this share of all passages, the nearest of all passages are filtered. Otherwise only vectors
-of the scope are compared, which is faster for a project with a sixteenth of 100,000 passages (2026-11-23)."""
+"""If a scope has at least this share of all passages, the nearest of all passages are found first, and then filtered.
+Otherwise only the scope's vectors are compared, which is faster for a project with a sixteenth of 100,000 passages
+(measured 2026-11-23)."""
 
 OF_KINDS = ", ".join(
     f"coalesce(sum({what}) FILTER (WHERE kind = {kind}), 0)::bigint"
@@ -81,7 +82,7 @@ POSTGRES = Dialect(
 
 
 class TeamSearching(Searching):
-    """A search in one transaction. `compared` is how many numbers of a vector the narrow vectors have."""
+    """A search in one transaction. `compared` is the number of dimensions of the narrow vectors."""
 
     dialect = POSTGRES
 
@@ -93,7 +94,7 @@ class TeamSearching(Searching):
         return dict(zip(names, names, strict=True))
 
     def learn(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Does nothing, because rows have the names themselves."""
+        """Does nothing, because rows contain the names."""
 
     def units_with(self, sequence: Sequence[str]) -> tuple[str, list[Any]]:
         import numpy as np
@@ -176,7 +177,7 @@ class TeamSearching(Searching):
             return self._nearest(wanted, scope, literal)
         every = max(1, plan.all_passages)
         if scope.other and not self.is_small(scope):
-            # As the embedded engine does: first the nearest passages of the projects without the session.
+            # As with SQLite: first the nearest passages of the projects, without the excluded session.
             where, values = list[str](), list[Any]()
             if scope.projects is not None:
                 where.append("m.project {among}")
@@ -205,7 +206,8 @@ class TeamSearching(Searching):
     def _nearest_with(
         self, condition: str, values: Sequence[Any], share: float, scope: Scope, literal: str
     ) -> list[int]:
-        """Returns the nearest passages that fulfill a condition. `share` is about the share of all that do so."""
+        """Returns the nearest passages that fulfill a condition. `share` is the approximate share of all passages that
+        fulfill it."""
         wanted = self.depth.meaning
         if share >= LARGE_SHARE:
             kept = self.fulfilling(self._nearest(int(SLACK * wanted / share), scope, literal), condition, values)

@@ -1,8 +1,8 @@
-"""The search index of a team's workspace: tables that are filled from the files, for fast searches.
+"""The search index of a team's workspace: tables with data from the files, for fast searches.
 
 Every write of a file marks it in `unindexed`, in the same transaction. The maintaining process indexes marked files:
 it reads and embeds them outside of a transaction, and then writes passages and removes the mark in one, unless the file
-has changed meanwhile. So the index never misses a file, also if the process is killed or a change notice is lost.
+has changed meanwhile. So the index never misses a file, even if the process is killed or a change notice is lost.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ COLUMNS: str = (
 
 
 class Names(dict[Any, str]):
-    """The names in rows of passages: here rows have the names themselves, not their numbers."""
+    """Maps names in rows of passages to themselves: in PostgreSQL rows contain names, not their numbers."""
 
     def __missing__(self, name: str) -> str:
         return name
@@ -80,8 +80,8 @@ _INDEX_TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The changes for a file. `marked` is the number of changes that its mark had before it was read, `version` the
-    version that was read, `known` the file as it was indexed before."""
+    """The changes for a file. `marked` is the number of changes in its row of `unindexed` before it was read, `version`
+    the version that was read, `known` the index's record of the file before."""
 
     marked: int
     version: int
@@ -90,11 +90,11 @@ class _Planned:
 
 
 MakeScan = Callable[[Files, Callable[[str], FileContent]], Callable[[IndexQuery, str], Candidates]]
-"""(files, how to read one) → a function that searches them without an index: `local.index.index.Scan.search`."""
+"""(files, function that reads one) → function that searches them without an index: `local.index.index.Scan.search`."""
 
 
 class Indexing:
-    """Keeps the search index of one workspace current. `name` and `dimensions` describe an embedder that is missing,
+    """Updates the search index of one workspace. `name` and `dimensions` describe the embedder even if it is missing.
     `scan` searches the files while nothing is indexed."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Indexing:
 
     @property
     def needs_care(self) -> bool:
-        """True if the maintainer should `refresh` at once: files wait that no change notice named."""
+        """Returns whether the maintainer should `refresh` at once, because files wait to be indexed."""
         return self._database.run(self._waiting)
 
     def _waiting(self, connection: Connection) -> bool:
@@ -125,26 +125,26 @@ class Indexing:
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files. Returns their number. Any process may call it."""
         rows = await self._rows("SELECT path FROM unindexed WHERE ws = %s ORDER BY path")
-        changed = await run_sync(self._indexed, [path for (path,) in rows], progress)
+        changed = await run_sync(self._index_files, [path for (path,) in rows], progress)
         await run_sync(self._embed_missing)
         return changed
 
     async def apply(self, paths: Iterable[str]) -> int:
-        """Indexes those of these files, and of the files in these folders, that have changed. Returns their number."""
+        """Indexes the changed ones of these files and of the files in these folders. Returns their number."""
         asked = list(paths)
         rows = await self._rows(
             "SELECT u.path FROM unindexed u WHERE u.ws = %s AND EXISTS (SELECT 1 FROM unnest(%s::text[]) AS p (path) "
             "WHERE u.path = p.path OR starts_with(u.path, p.path || '/')) ORDER BY u.path",
             asked,
         )
-        return await run_sync(self._indexed, [path for (path,) in rows], None)
+        return await run_sync(self._index_files, [path for (path,) in rows], None)
 
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
-        """Indexes these files. Returns the number of changed files, and no paths: none is left to `apply`."""
+        """Indexes these files. Returns the number of changed files, and an empty list: no file is left for `apply`."""
         return await self.apply(paths), []
 
     async def rebuild(self, progress: Progress | None = None) -> int:
-        """Empties the index and fills it from the files. Returns their number. Searches find less meanwhile."""
+        """Empties the index and fills it from the files. Returns the number of files. Searches find less meanwhile."""
 
         def empty(connection: Connection) -> int:
             connection.lock_row("index")
@@ -168,7 +168,7 @@ class Indexing:
     async def close(self) -> None:
         """Does nothing: the connections belong to the database."""
 
-    def _indexed(self, paths: Sequence[str], progress: Progress | None) -> int:
+    def _index_files(self, paths: Sequence[str], progress: Progress | None) -> int:
         """Indexes these files, in batches of about BATCH passages. Blocks: call it in a worker thread."""
         import_numpy()
         ordered = sorted(paths, key=transcripts_last)
@@ -211,7 +211,8 @@ class Indexing:
         return IndexedFile(version or 0, size, mtime_ns, looked_ns, bytes(sha256), position)
 
     def _units(self, content: FileContent) -> dict[int, bytes]:
-        """Returns the digests of a file's indexed units by mark; of a grown file only those that its new part has."""
+        """Returns the digests of a file's indexed units by mark; for a grown file, only of the units in its new
+        part."""
         marks = [mark_of(passage) for passage in content.passages] if content.grown else None
         rows = self._database.rows(
             "SELECT mark, digest FROM passage WHERE ws = %s AND path = %s AND part = 0 AND (%s OR mark = ANY(%s))",
@@ -220,8 +221,8 @@ class Indexing:
         return {mark: bytes(digest) for mark, digest in rows}
 
     def _read(self, path: str, known: IndexedFile | None) -> tuple[int, int, FileContent]:
-        """Returns the number of changes that the file's mark had before it was read, the file's version, and its
-        passages. A transcript of the same version has only grown: its new part is read."""
+        """Returns the number of changes in the file's row of `unindexed` before it was read, the file's version, and
+        its passages. A transcript of the same version has only grown, so only its new part is read."""
         looked_ns = time.time_ns()
         so_far = known.so_far if known else None
 
@@ -241,8 +242,8 @@ class Indexing:
         return self._database.run(read)
 
     def _write_batch(self, batch: Sequence[_Planned]) -> int:
-        """Writes the plans of a batch whose files have not been indexed by another process meanwhile. Returns how many
-        files had changed."""
+        """Writes the plans of a batch, except for files that another process has indexed meanwhile. Returns the number
+        of changed files."""
         rows = [row for one in batch for row in one.plan.rows]
         edited = [one.plan.look.path for one in batch if one.plan.rows and one.plan.drop]
         select = "SELECT text, about FROM passage WHERE ws = %s AND path = ANY(%s) AND about IS NOT NULL"
@@ -264,7 +265,7 @@ class Indexing:
                 if self._known(connection, planned.look.path) == one.known:
                     mine = vectors[offset:end] if vectors is not None and embeds else None
                     self._write_file(connection, one, cuts[offset:end], stems[offset:end], mine)
-                    # Skips the row if a call is writing the file now: that change is indexed next.
+                    # Skips the row if another call is writing the file now; that change is indexed next.
                     connection.run(
                         "DELETE FROM unindexed u USING (SELECT path FROM unindexed WHERE ws = %s AND path = %s "
                         "AND changes = %s FOR UPDATE SKIP LOCKED) AS free WHERE u.ws = %s AND u.path = free.path",
@@ -307,7 +308,7 @@ class Indexing:
             self._insert(connection, planned.rows, cuts, stems, vectors, look.mtime_ns / 1e9)
 
     def _drop(self, connection: Connection, path: str, marks: Sequence[int] | None) -> None:
-        """Deletes the passages of units of a file, or of all."""
+        """Deletes the passages of these units of a file, or of all its units if `marks` is None."""
         rows = connection.rows(
             "DELETE FROM passage WHERE ws = %s AND path = %s AND (%s OR mark = ANY(%s)) "
             "RETURNING kind, id, stems, words, project, speaker",
@@ -360,7 +361,8 @@ class Indexing:
         self._count(connection, [(kind, 1, len(cut.words), p.project, p.speaker) for kind, cut, p in passages])
 
     def _count(self, connection: Connection, changes: Sequence[tuple[int, int, int, str, str]]) -> None:
-        """Adds to the totals and to the speakers: kind, number of passages, words, project and speaker."""
+        """Adds changes to the totals and to the speakers. A change is kind, number of passages, words, project,
+        speaker."""
         if not changes:
             return
         kinds, numbers, words, projects, speakers = map(list, zip(*changes, strict=True))
@@ -437,30 +439,31 @@ class Indexing:
     # ---------------------------------------------------------------- embedder and words
 
     def _claim_vectors(self, connection: Connection) -> bool:
-        """Returns whether this process's embedder is the one of the index. The first embedder becomes the index's."""
+        """Returns whether the index uses this process's embedder. The first embedder becomes that of the index."""
         if self._embedding.embedder is None:
             return False
         statement = "INSERT INTO index_state (ws, key, value) VALUES (%s, 'embedder', %s) ON CONFLICT DO NOTHING"
-        connection.run(statement, self._of_embedder())
+        connection.run(statement, self._embedder_text())
         return self._usable(connection)[0]
 
     def _usable(self, connection: Connection) -> tuple[bool, str]:
-        """Returns whether the vectors of the index are of this process's embedder, and a sentence if they are not."""
+        """Returns whether the vectors of the index are from this process's embedder, and a message if they are not."""
         row = connection.row("SELECT value FROM index_state WHERE ws = %s AND key = 'embedder'")
         if not row or self._embedding.embedder is None:
             return False, ""
-        if row[0] == self._of_embedder():
+        if row[0] == self._embedder_text():
             return True, ""
         return False, (
-            f"the index was built with the embedder {row[0]}, this process has {self._of_embedder()}: keywords only. "
-            "Give all replicas the same search.embedder, or `context-manager reset --index --apply` builds it anew"
+            f"the index was built with the embedder {row[0]}, but this process has {self._embedder_text()}: search "
+            "uses keywords only. Set the same search.embedder for all replicas, or rebuild the index with "
+            "`context-manager reset --index --apply`"
         )
 
-    def _of_embedder(self) -> str:
+    def _embedder_text(self) -> str:
         return f"{self._embedding.name}, {self._embedding.dimensions} dimensions"
 
     def _stemmer(self) -> Stems:
-        """Returns the stemmer, which is FTS5's, in memory. Call it and use it under `_stemming`."""
+        """Returns FTS5's stemmer, in an in-memory database. Callers hold `_stemming` while they use it."""
         if self._stems is None:
             self._stems = Stems(driver().module.connect(":memory:", check_same_thread=False))
         return self._stems
@@ -470,5 +473,5 @@ class Indexing:
 
 
 def as_vector(numbers: Sequence[int]) -> str:
-    """Returns a vector as pgvector reads it."""
+    """Returns a vector in pgvector's text format."""
     return f"[{','.join(map(str, numbers))}]"

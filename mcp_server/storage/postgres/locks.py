@@ -1,12 +1,12 @@
 """Locks and leases in PostgreSQL.
 
-The outermost lock opens a unit of work: everything in it is one transaction, which is stored when the block ends and
-dropped if an exception leaves it. An inner lock belongs to the same transaction, and an exception that leaves the inner
-block drops what was done in it. Row locks end with the transaction, and so with the process.
+The outermost lock opens a unit of work: everything in it is one transaction, which is committed when the block ends and
+rolled back if an exception leaves it. An inner lock belongs to the same transaction; if an exception leaves the inner
+block, only that block is rolled back. Row locks end with the transaction, and so with the process.
 
-A lease is for work that lasts. It ends if its holder does not renew it. The work is done in the block `with lease:`.
-Each of its transactions that writes is stored only if the lease still has this holder and this fencing number, which is
-checked in the same transaction: a holder that was asleep writes nothing after another process has taken over.
+A lease is for long work. It ends if its holder does not renew it. The work is done in the block `with lease:`. Each of
+its transactions that writes is committed only if the lease still has this holder and this fencing number, which is
+checked in the same transaction: a holder that was suspended writes nothing after another process has taken over.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from mcp_server.storage.postgres.database import LOCK_SECONDS, Connection, Datab
 from mcp_server.storage.values import Change
 
 LEASE_SECONDS = 20.0
-"""Seconds after which a lease ends that its holder did not renew."""
+"""Seconds after which a lease ends if its holder does not renew it."""
 
 RENEW_SECONDS = 5.0
 
 MAINTAINER = "maintainer"
 
 _SOON = "set_config('idle_in_transaction_session_timeout', %s, true)"
-"""Ends the transaction of a process that falls asleep before the commit: it keeps the row no longer than a lease."""
+"""Makes the server end the transaction of a process that is suspended before the commit, so that it locks the row no
+longer than a lease lasts."""
 
 
 def _milliseconds() -> str:
@@ -64,9 +65,9 @@ class Lease:
         self.release()
 
     def _confirm(self, connection: Connection) -> None:
-        """Raises Unavailable if another process has taken the lease over. Otherwise none can before the transaction
-        ends: its row lock prevents deleting the row, but not renewing the lease."""
-        if self._released:  # this task runs on after the work has ended
+        """Raises Unavailable if another process has taken over the lease. Otherwise locks the lease's row, so that no
+        process can take it over before the transaction ends; the lease can still be renewed."""
+        if self._released:  # the task goes on after the work has ended
             return
         found = connection.execute(
             f"SELECT {_SOON} FROM lease WHERE ws = %s AND name = %s AND holder = %s AND fence = %s FOR KEY SHARE",
@@ -76,7 +77,7 @@ class Lease:
             self.lost = True
             raise Unavailable(
                 f"another process has taken over this work (lease {self._name!r}, number {self.fence}), because this "
-                "one was asleep for too long; nothing of this step was stored"
+                "process was suspended for too long; nothing of this step was stored"
             )
 
     def release(self, *, forget: bool = False) -> None:
@@ -91,11 +92,11 @@ class Lease:
     def _renew(self) -> None:
         while not self._over.wait(RENEW_SECONDS):
             with contextlib.suppress(ContextManagerError):
-                self.lost = not self._database.apart(self._renewed)
+                self.lost = not self._database.apart(self._extend)
             if self.lost:
                 self._over.set()
 
-    def _renewed(self, connection: Connection) -> bool:
+    def _extend(self, connection: Connection) -> bool:
         row = connection.execute(
             "UPDATE lease SET expires = clock_timestamp() + make_interval(secs => %s) "
             f"WHERE ws = %s AND name = %s AND holder = %s AND fence = %s RETURNING {_SOON}",
@@ -105,7 +106,7 @@ class Lease:
 
 
 class TeamLocks(ports.Locks):
-    """The locks of one workspace. One object a process."""
+    """The locks of one workspace. A process has one such object per workspace."""
 
     session_digits = slice(32)
 
@@ -131,7 +132,7 @@ class TeamLocks(ports.Locks):
             async with self._within_process(name), self._block(name, level, held, inner=True):
                 yield
             return
-        # Wait for a place among the units first: a task that holds an inner lock of this process has one already.
+        # Wait for a place among the units first: a task that holds this process's lock has a place already.
         async with self._database.connections.units, self._within_process(name):
             unit = await run_sync(self._database.enter)
             ok = False
@@ -147,7 +148,7 @@ class TeamLocks(ports.Locks):
 
     @contextlib.asynccontextmanager
     async def _block(self, name: str, level: str, held: tuple[str, ...], *, inner: bool) -> AsyncIterator[None]:
-        """Holds a row lock of the open unit of work. An inner block that fails is dropped alone."""
+        """Takes a row lock in the open unit of work. If an inner block fails, only that block is rolled back."""
         await run_sync(self._take, name, level if inner else None)
         self._held.set((*held, level))
         ok = False
@@ -156,7 +157,7 @@ class TeamLocks(ports.Locks):
             ok = True
         finally:
             self._held.set(held)
-            if inner:  # a block that failed is rolled back alone, so that the outer one can go on
+            if inner:  # roll back only a failed inner block, so that the outer one can go on
                 ended = f"{'RELEASE' if ok else 'ROLLBACK TO'} SAVEPOINT block_{level}"
                 with anyio.CancelScope(shield=True):
                     await run_sync(self._database.run, lambda connection: connection.execute(ended))
@@ -179,7 +180,7 @@ class TeamLocks(ports.Locks):
                 self._inside.pop(name, None)
 
     def _take(self, name: str, inner: str | None) -> None:
-        """Locks the row of a lock. Of an `inner` block, marks where it begins."""
+        """Locks the row of a lock. For an `inner` block, sets a savepoint first."""
 
         def take(connection: Connection) -> None:
             if inner is not None:
@@ -190,13 +191,13 @@ class TeamLocks(ports.Locks):
 
     def _lease(self, name: str, *, shared: bool) -> Lease | None:
         holder = f"{self._database.process}-{secrets.token_hex(4)}"
-        fence = self._database.apart(lambda connection: self._leased(connection, name, holder, shared))
+        fence = self._database.apart(lambda connection: self._take_lease(connection, name, holder, shared))
         return None if fence is None else Lease(self._database, name, holder, fence)
 
-    def _leased(self, connection: Connection, name: str, holder: str, shared: bool) -> int | None:
-        # Locks the counter's row, so that one process at a time asks for this lease.
+    def _take_lease(self, connection: Connection, name: str, holder: str, shared: bool) -> int | None:
+        # Locks the counter's row, so that only one process at a time can take this lease.
         connection.count(f"fence {name}", 0)
-        connection.run(  # skips an expired lease whose holder is storing something now
+        connection.run(  # skips an expired lease whose holder is committing now
             "DELETE FROM lease WHERE ws = %s AND name = %s AND holder IN (SELECT holder FROM lease WHERE ws = %s "
             "AND name = %s AND expires < clock_timestamp() FOR UPDATE SKIP LOCKED)",
             *(name, connection.ws, name),

@@ -27,11 +27,11 @@ SECONDS = 5.0
 """Seconds to wait for a connection. After that the sign-in fails with an error."""
 
 TRIES = 20
-"""Attempts to take the next number of a workspace that other replicas may take too."""
+"""Attempts to create a workspace with the next number, which another replica may use at the same time."""
 
 
 class TeamMembers:
-    """The members of all workspaces of a database. The workspace of the address exists afterwards."""
+    """The members of all workspaces of a database. Creates the workspace of the address if it is missing."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -160,17 +160,18 @@ def _personal(who: str) -> str:
 
 
 def _known(connection: Connection, issuer: str | None, subject: str) -> str:
-    """Returns the id of a subject, which is created if its issuer is given."""
+    """Returns the id of a subject. Creates it if it is new and its issuer is given; otherwise raises NotFound.
+    Raises Invalid if several issuers have the subject."""
     found = connection.execute(
         "SELECT id FROM principal WHERE subject = %s AND issuer = coalesce(%s, issuer)", (subject, issuer)
     ).fetchall()
     if len(found) == 1:
         return str(found[0][0])
     if found:
-        raise Invalid(f"several issuers know {subject!r}; set CONTEXT_MANAGER_OAUTH_ISSUER to the one that you mean")
+        raise Invalid(f"several issuers have a subject {subject!r}; set CONTEXT_MANAGER_OAUTH_ISSUER to one of them")
     if issuer is None:
         raise NotFound(
-            f"nobody with the subject {subject!r} has signed in; to add one before, set CONTEXT_MANAGER_OAUTH_ISSUER"
+            f"nobody with the subject {subject!r} has signed in yet; to add them now, set CONTEXT_MANAGER_OAUTH_ISSUER"
         )
     who = _id(issuer, subject)
     connection.execute(
@@ -209,6 +210,6 @@ def _enter(connection: Connection, who: str, issuer: str, subject: str, name: st
                 for statement, values in statements:
                     connection.execute(statement, values)
             return
-        except psycopg.errors.UniqueViolation:  # another replica took the number
+        except psycopg.errors.UniqueViolation:  # another replica has used the number
             if left == 1:
                 raise

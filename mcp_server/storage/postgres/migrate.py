@@ -1,13 +1,14 @@
 """Brings the schema of a database up to date with numbered SQL files, and creates workspaces.
 
 Each file runs once, in one transaction, under a lock that other replicas wait for. A statement that waits longer than
-LOCK_TIMEOUT for a busy table gives up, so that it never blocks the readers behind it, and the file is tried again.
+LOCK_TIMEOUT for a busy table fails, so that it does not block the readers behind it, and the file is tried again.
 
-Two versions of the program work side by side, because a migration only adds (expands). A later one takes away what is
-no longer needed (contracts). It has the line `-- needs N`: programs that do not know migration N refuse these tables.
+Two versions of the program can use a database at the same time, because a migration only adds tables and columns
+(expands). A later migration removes those that are no longer needed (contracts). It has the line `-- needs N`: programs
+that do not know migration N refuse to open the database.
 
-All tables have row-level security, which the owner cannot bypass either. Units of work run as ROLE, which owns nothing:
-a statement that forgets its workspace sees no rows.
+All tables of workspaces have row-level security, which their owner cannot bypass either. Units of work run as ROLE,
+which owns no tables: a statement without its workspace sees no rows.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from mcp_server.storage.postgres.connections import Address
 SCHEMA = "context_manager"
 ROLE = "context_manager_member"
 SHARED_TABLES = frozenset({"workspace", "migration", "principal", "membership", "secret"})
-"""Tables that are the same for all workspaces. ROLE has no rights on them."""
+"""Tables that all workspaces share. ROLE has no rights on them."""
 
 LOCK_TIMEOUT = "500ms"
 NEEDS = re.compile(r"^-- needs (\d+)$", re.MULTILINE)
 
 PATIENCE = 60.0
-"""Seconds for which a migration is tried again while tables or the migrations of another replica are busy."""
+"""Seconds for which a migration is retried while tables are locked or another replica migrates."""
 
 
 def prepare(address: Address) -> int:
-    """Brings the schema up to date, creates the workspace of the address if it is missing, and returns its number.
+    """Updates the schema, creates the workspace of the address if it is missing, and returns the workspace's number.
 
-    Raises Unavailable with what an administrator has to do if the user may not create schema, extension or role.
+    Raises Unavailable if the database cannot be opened. If the user may not create schema, extension or role, the
+    message says what an administrator has to do.
     """
     until = time.monotonic() + PATIENCE
     while True:
@@ -53,7 +55,7 @@ def prepare(address: Address) -> int:
             errors.DuplicateTable,
             errors.DuplicateSchema,
             errors.InternalError_,
-        ) as error:  # another replica migrates at this moment
+        ) as error:  # another replica is migrating
             if time.monotonic() > until:
                 raise Unavailable(
                     f"{address.shown} stayed busy while its tables were brought up to date: {error}"
@@ -110,7 +112,7 @@ def _migrate(connection: psycopg.Connection) -> None:
 
 
 def _check_known(connection: psycopg.Connection, address: Address) -> None:
-    """Raises Unavailable if a newer version of the program took away what this version needs."""
+    """Raises Unavailable if a newer version of the program removed something that this version needs."""
     newest = _files()[-1][0]
     row = connection.execute(
         f"SELECT name FROM {SCHEMA}.migration WHERE needs > %s ORDER BY number LIMIT 1", (newest,)

@@ -44,8 +44,8 @@ class TeamStorage:
         return TeamHistory(self.database, self.files, clock)
 
     async def create(self, generated: Mapping[str, str]) -> None:
-        """Writes the files that a new workspace begins with, in one transaction. `generated` are further files, such as
-        the settings; a workspace that has them all is complete."""
+        """Writes the files of a new workspace, in one transaction: the templates, and `generated` files such as the
+        settings. Does nothing if all generated files exist."""
 
         def write() -> None:
             if not all(self.files.exists(path) for path in generated):

@@ -1,8 +1,8 @@
 """Postings in PostgreSQL, scored with NumPy by FTS5's BM25 (k1 = 1.2, b = 0.75).
 
-New postings are rows of `posting_delta`. From time to time they are merged into `posting_block`, at most 256 a block.
-A deleted passage that blocks still name is in `posting_gone` until its blocks are written anew. All functions run in
-the caller's transaction; those that write need the row lock of the index.
+New postings are rows of `posting_delta`. From time to time they are merged into `posting_block`, at most 256 per block.
+A deleted passage that is still in blocks has a row in `posting_gone` until its blocks are rewritten. All functions run
+in the caller's transaction. Functions that write need the row lock of the index.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCK = 256
-"""Postings of a block, at most."""
+"""Most postings of a block."""
 
 MERGE_AT = 256
-"""Passages that wait in `posting_delta` before they are merged: a search reads a row for each of their words."""
+"""Number of passages in `posting_delta` at which they are merged, because a search reads a row for each of their
+words."""
 
 CLEAR_AT = 500
-"""Deleted passages in `posting_gone` before their blocks are written anew."""
+"""Number of deleted passages in `posting_gone` at which their blocks are rewritten."""
 
 SAID, LINES = 0, 1
-"""The kinds of passages: what people said and wrote, and lines that an extractor derived from turns."""
+"""The kinds of passages: turns and files, and lines that an extractor derived from turns."""
 
 
 _BY_STEM = "stem, " + ", ".join(f"array_agg({column} ORDER BY passage)" for column in ("passage", "tf", "len"))
@@ -88,7 +89,7 @@ def best(words: Sequence[Postings], passages: int, mean_words: float) -> NDArray
     total = np.zeros(len(ids))
     begin = 0
     for one in words:
-        # In FTS5's order of operations, so that rounding gives the same ties.
+        # The same order of operations as in FTS5, so that rounding gives the same ties.
         weight = (one.tfs * (K1 + 1)) / (one.tfs + K1 * (1 - B + B * one.lens / mean_words))
         total[places[begin : begin + len(one.ids)]] += bm25_idf(passages, len(one.ids)) * weight
         begin += len(one.ids)
@@ -161,7 +162,7 @@ def remove(connection: Connection, rows: Sequence[tuple[int, int, bytes]]) -> No
 
 
 def merge_if_due(connection: Connection) -> None:
-    """Merges new postings into blocks, and writes blocks with deleted passages anew, if there are enough of them."""
+    """Merges new postings into blocks, and rewrites blocks with deleted passages, if there are enough of them."""
     for kind in (SAID, LINES):
         last, waiting = connection.row(
             "SELECT coalesce(max(id), 0), count(*) FROM passage WHERE ws = %s AND kind = %s AND id > %s",
@@ -205,7 +206,7 @@ def _merge(connection: Connection, kind: int, last: int) -> None:
 
 
 def _clear(connection: Connection, kind: int) -> None:
-    """Writes all blocks anew that name deleted passages."""
+    """Rewrites all blocks that contain deleted passages."""
     import numpy as np
 
     rows = connection.rows("DELETE FROM posting_gone WHERE ws = %s AND kind = %s RETURNING passage, stems", kind)

@@ -1,6 +1,7 @@
 """The state of a team's workspace.
 
-State and files are written in the same transactions, so the state is always complete: nothing is ever read back.
+State and files are written in the same transactions, so the state need not be rebuilt from the transcripts, except
+after `empty`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from mcp_server.storage.state import Dialect, State, Transaction
 from mcp_server.storage.values import Place, stored_moment
 
 _EMPTIED = "state emptied"
-"""The counter that exists from `empty` to `completed`."""
+"""A counter that exists between `empty` and `completed`."""
 
 _TABLES = ("session", "turn_key", "access", "directory", "entry", "live_chunk")
 WS = "current_setting('app.ws')::bigint"
-"""The workspace of the transaction, in SQL."""
+"""SQL for the number of the transaction's workspace."""
 
 POSTGRES = Dialect(
     "%s",
@@ -74,7 +75,7 @@ class TeamState(State):
         self._complete = False
 
     def _locked(self, transaction: Transaction, places: Sequence[Place]) -> dict[Place, Any]:
-        # Only rows can be locked, so a missing value gets a row, which no other transaction sees.
+        # Only rows can be locked, so each missing value gets a row, which no other transaction sees.
         row = "INSERT INTO entry ({ws_}namespace, key, value) VALUES ({ws}?, ?, 'null') ON CONFLICT DO NOTHING"
         transaction.each(row, places)
         stored = state.read_entries(transaction, places, " FOR UPDATE")

@@ -1,12 +1,12 @@
-"""Moves a whole workspace out of PostgreSQL, and into it, each in one transaction; writes its versions as a git
-repository, which people read and clone.
+"""Exports a whole workspace from PostgreSQL and imports one, each in one transaction, and writes the versions of a
+workspace as a git repository, which people read and clone.
 
-The git history that a workspace brings along stays as a file, `BUNDLE`, because versions in tables have no messages,
-authors, tags and branches. When the workspace moves on, the versions since then become commits on top of it.
+The git history of an imported workspace is stored as a file, `BUNDLE`, because versions in tables have no messages,
+authors, tags and branches. When the workspace is exported, newer versions become commits on top of that history.
 
-Each `export` adds commits for the versions that are not in the repository yet. The database notes the last commit and
-the versions in it after the commits were made: a killed run is repeated on top of the same commit. If a text was
-forgotten since, or the repository is lost, all commits are made anew.
+Each `export` adds commits for the versions that are not in the repository yet. The database records the last commit and
+its versions after the commits were made, so a killed run is repeated on top of the same commit. If a text was forgotten
+since, or the repository is lost, all commits are made again.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ from mcp_server.storage.whole import (
 )
 
 IMPORTED = ("git", "imported")
-"""The entry about `BUNDLE`: its branch, the server's time at the import, and the digest of the requests to forget."""
+"""Key of the entry about `BUNDLE`: branch, the server's time at the import, and digest of the requests to forget."""
 
 EXPORTED = ("git", "exported")
-"""The entry about the repository: its last commit, and the digest of the requests to forget."""
+"""Key of the entry about the repository: its last commit, and the digest of the requests to forget."""
 
 IN_GIT = "in git"
-"""The namespace of the exported versions: path → number of the last version; of a conversation, its time in ns."""
+"""Namespace of the exported versions: path → number of the last version; for a conversation, its time in ns."""
 
 GATHERED = timedelta(minutes=1)
-"""Versions within this time become one commit, unless a file changed twice."""
+"""Versions within this time become one commit, unless the same file changed twice."""
 
 CHECKED_BYTES = 4 << 20
-"""Bytes of a file up to which it is searched for secrets."""
+"""Larger files are not searched for secrets."""
 
 
 @dataclass(frozen=True, slots=True)
-class _New:
-    """A version that is not in git yet. `size` is None for a deletion."""
+class _NewVersion:
+    """A version that is not in git yet. `size` is None for a deletion; `mark` is the value for IN_GIT."""
 
     at: datetime
     path: str
@@ -82,26 +82,26 @@ class _New:
 
 
 def export(database: Database, folder: Path, remote: str | None, tracked: Sequence[str]) -> str | None:
-    """Brings the repository in `folder` up to date, mirrors it to `remote`, and returns its last commit; None if there
-    is nothing to commit.
+    """Updates the repository in `folder`, mirrors it to `remote`, and returns its last commit; None if there is nothing
+    to commit.
 
-    `tracked` are the files and folders that git has in a workspace. Raises Unavailable if git is missing or refuses,
-    or if another process has taken over the lease that the caller works under: then nothing is noted or pushed.
+    `tracked` are the files and folders of a workspace that git contains. Raises Unavailable if git is missing or fails,
+    or if another process has taken over the caller's lease; then nothing is recorded or pushed.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new: dict[str, int] = {}
-    noted, anew = database.apart(lambda open_: _write(open_, folder, remote, tracked, new))
+    noted, remade = database.apart(lambda open_: _write(open_, folder, remote, tracked, new))
     if noted is None:
         return None
     pushed = remote is None or (noted.get("pushed") == [remote, noted["tip"]] and not new)
 
     def note(connection: Connection) -> None:
-        if anew:
+        if remade:
             connection.run("DELETE FROM entry WHERE ws = %s AND namespace = %s", IN_GIT)
         put_entries(connection, {(IN_GIT, path): mark for path, mark in new.items()})
         put_entries(connection, {EXPORTED: noted})
 
-    if new or anew or not pushed:
+    if new or remade or not pushed:
         database.apart(note)
     if remote is not None and not pushed:
         try:
@@ -116,11 +116,11 @@ def export(database: Database, folder: Path, remote: str | None, tracked: Sequen
 def _write(
     connection: Connection, folder: Path, remote: str | None, tracked: Sequence[str], new: dict[str, int]
 ) -> tuple[dict[str, Any] | None, bool]:
-    """Makes the missing commits, and fills `new` with what they contain. Returns the next EXPORTED, and whether the
-    repository was made anew."""
+    """Makes the missing commits, and adds their versions to `new`. Returns the next value of EXPORTED, and whether all
+    commits were made again."""
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
     noted, digest = read_entries(connection, [EXPORTED]).get(EXPORTED), forgotten_digest(connection)
-    if noted is not None and noted["forgotten"] == digest and _has(folder, noted, remote):
+    if noted is not None and noted["forgotten"] == digest and _has_last_commit(folder, noted, remote):
         marks = connection.rows("SELECT key, value FROM entry WHERE ws = %s AND namespace = %s", IN_GIT)
         known = {path: int(value) for path, value in marks}
         commits = new_commits(connection, known, tracked, new)
@@ -139,8 +139,8 @@ def _write(
 def _all_commits(
     connection: Connection, place: Path, tracked: Sequence[str], new: dict[str, int]
 ) -> tuple[Path, str, str | None]:
-    """Makes a repository in a folder: the history from before the import, and commits of all versions since. Adds the
-    marks of all versions to `new`. Returns the place of the repository, its branch, and its last commit."""
+    """Creates a repository in a folder, with the history from before the import and commits of all versions since. Adds
+    all versions to `new`. Returns the folder of the repository, its branch, and its last commit."""
     before, repository = imported_history(connection, place), place / "git"
     known = imported_versions(connection) if before else {}
     branch = before.branch if before else BRANCH
@@ -156,23 +156,23 @@ def _all_commits(
 def new_commits(
     connection: Connection, known: Mapping[str, int], tracked: Sequence[str], new: dict[str, int]
 ) -> Iterator[NewCommit]:
-    """Yields commits for all versions that are not `known`, oldest first, and adds their marks to `new`.
+    """Yields commits for all versions that are not in `known`, oldest first, and adds the versions to `new`.
 
-    Versions that may not be committed, such as those with a secret, are left out.
+    Versions that must not be committed, for example because of a secret, are left out.
     """
-    group: list[_New] = []
-    for one in _unknown(connection, known, tracked):
+    group: list[_NewVersion] = []
+    for one in _unexported(connection, known, tracked):
         if group and (one.at - group[0].at > GATHERED or any(one.path == other.path for other in group)):
             yield _commit(connection, group)
             group = []
         new[one.path] = one.mark
-        if not _refused(connection, one):
+        if not _may_not_commit(connection, one):
             group.append(one)
     if group:
         yield _commit(connection, group)
 
 
-def _unknown(connection: Connection, known: Mapping[str, int], tracked: Sequence[str]) -> Iterator[_New]:
+def _unexported(connection: Connection, known: Mapping[str, int], tracked: Sequence[str]) -> Iterator[_NewVersion]:
     places = (list(tracked), [f"{name}/" for name in tracked])
     within = "(path = ANY(%s) OR EXISTS (SELECT 1 FROM unnest(%s::text[]) AS p (top) WHERE starts_with(path, top)))"
     documents = connection.rows(f"SELECT path, version, size, at FROM file_version WHERE ws = %s AND {within}", *places)
@@ -182,13 +182,13 @@ def _unknown(connection: Connection, known: Mapping[str, int], tracked: Sequence
         "(SELECT 1 FROM session s WHERE s.ws = f.ws AND s.path = f.path AND s.status = 'open'))",
         *places,
     )
-    found = [_New(at, path, number, size, number) for path, number, size, at in documents if has_history(path)]
-    found += [_New(_moment(ns), path, number, size, ns) for path, number, size, ns in closed]
+    found = [_NewVersion(at, path, number, size, number) for path, number, size, at in documents if has_history(path)]
+    found += [_NewVersion(_moment(ns), path, number, size, ns) for path, number, size, ns in closed]
     found.sort(key=lambda one: (one.at, one.path, one.version))
     return (one for one in found if one.mark > known.get(one.path, 0))
 
 
-def _commit(connection: Connection, group: Sequence[_New]) -> NewCommit:
+def _commit(connection: Connection, group: Sequence[_NewVersion]) -> NewCommit:
     files = (
         (one.path, one.size, () if one.size is None else stored_parts(connection, one.path, one.version))
         for one in group
@@ -196,7 +196,7 @@ def _commit(connection: Connection, group: Sequence[_New]) -> NewCommit:
     return NewCommit(group[-1].at, message([one.path for one in group]), files)
 
 
-def _refused(connection: Connection, one: _New) -> bool:
+def _may_not_commit(connection: Connection, one: _NewVersion) -> bool:
     if one.size is None or one.size > CHECKED_BYTES:
         return False
     text = b"".join(stored_parts(connection, one.path, one.version)).decode("utf-8", "replace")
@@ -204,8 +204,8 @@ def _refused(connection: Connection, one: _New) -> bool:
 
 
 def imported_history(connection: Connection, folder: Path) -> MovedHistory | None:
-    """Writes the history from before the import to a file in `folder`. Returns None without one, and if a text was
-    forgotten since: the history may contain it."""
+    """Writes the history from before the import to a file in `folder`. Returns None if there is none, or if a text was
+    forgotten since, which the history may contain."""
     noted = read_entries(connection, [IMPORTED]).get(IMPORTED)
     row = connection.row("SELECT version FROM file WHERE ws = %s AND path = %s", BUNDLE)
     if noted is None or not row or noted["forgotten"] != forgotten_digest(connection):
@@ -218,7 +218,7 @@ def imported_history(connection: Connection, folder: Path) -> MovedHistory | Non
 
 
 def imported_versions(connection: Connection) -> dict[str, int]:
-    """Returns path and mark of the last version of each file that the import brought."""
+    """Returns the last version of each imported file, with values as in IN_GIT."""
     noted = read_entries(connection, [IMPORTED]).get(IMPORTED)
     if noted is None:
         return {}
@@ -242,7 +242,7 @@ def forgotten_digest(connection: Connection) -> str:
 
 
 def stored_parts(connection: Connection, path: str, version: int) -> Iterator[bytes]:
-    """Yields the bytes of a version of a file. About PART_BYTES are in memory at a time."""
+    """Yields the bytes of a version of a file, with about PART_BYTES in memory at a time."""
     start = 0
     while True:
         rows = connection.rows(
@@ -257,7 +257,7 @@ def stored_parts(connection: Connection, path: str, version: int) -> Iterator[by
             yield bytes(data)
 
 
-def _has(folder: Path, noted: Mapping[str, Any], remote: str | None) -> bool:
+def _has_last_commit(folder: Path, noted: Mapping[str, Any], remote: str | None) -> bool:
     """Returns whether the repository has the last exported commit. A missing repository is copied from the remote."""
     try:
         if not folder.exists() and remote is not None:
@@ -273,11 +273,12 @@ def _moment(ns: int) -> datetime:
 
 
 ROWS = 2_000
-"""Rows that one statement inserts, or that the server sends at a time."""
+"""Most rows that one statement inserts, or that the server sends at a time."""
 
 
 def dump(database: Database, tracked: Sequence[str], sink: Sink) -> None:
-    """Writes a whole workspace to `sink`, as it is at one moment. `tracked` are the files and folders that git has."""
+    """Writes a whole workspace to `sink`, as it is at one moment. `tracked` are the files and folders that git
+    contains."""
 
     def write(connection: Connection) -> None:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -298,7 +299,7 @@ def dump(database: Database, tracked: Sequence[str], sink: Sink) -> None:
 
 
 def load(database: Database, source: Source) -> None:
-    """Fills an empty workspace, in one transaction. Raises Refused for a workspace with something in it."""
+    """Fills an empty workspace, in one transaction. Raises Refused for a workspace that is not empty."""
 
     files = TeamFiles(database)
 
@@ -337,15 +338,15 @@ def _check_empty(connection: Connection, name: str) -> None:
             text = b"".join(stored_parts(connection, path, version)).decode("utf-8", "replace")
             if not is_untouched_template(path, text):
                 raise Refused(
-                    f"the memory {name} is not empty (it has {path}, for example): name a new one in the address with "
-                    "workspace=NAME"
+                    f"the memory {name} is not empty (it has {path}, for example); set a new workspace=NAME in the "
+                    "address"
                 )
 
 
 def _load_rows(connection: Connection, source: Source) -> None:
     for table, rows in itertools.groupby(source.rows(), key=lambda row: row[0]):
         names = TABLES[table]
-        # SQLite has no such column; the order of equal accesses does not matter.
+        # SQLite has no column `id`; the order of equal accesses does not matter.
         numbered = (*names, "id") if table == "access" else names
         marks = ", ".join(["%s"] * (len(numbered) + 1))
         statement = f"INSERT INTO {table} (ws, {', '.join(numbered)}) VALUES ({marks})"
@@ -370,7 +371,7 @@ def _add_version(connection: Connection, path: str, at: datetime, data: bytes | 
 
 
 def _add_file(connection: Connection, found: MovedFile, parts: Iterable[bytes]) -> None:
-    """Adds a file. If its bytes are the last version that git had, it is that version."""
+    """Adds a file. If its bytes are the same as in its last version from git, no new version is added."""
     last = connection.row(
         "SELECT version, size FROM file_version WHERE ws = %s AND path = %s ORDER BY version DESC LIMIT 1",
         found.path,
@@ -381,7 +382,7 @@ def _add_file(connection: Connection, found: MovedFile, parts: Iterable[bytes]) 
         *(found.path, version),
     )
     size = _add_parts(connection, found.path, version, parts)
-    if last and last[1] == size and _same(connection, found.path, version):
+    if last and last[1] == size and _equals_previous(connection, found.path, version):
         connection.run("DELETE FROM file_version WHERE ws = %s AND path = %s AND version = %s", found.path, version)
         version -= 1
     else:
@@ -397,7 +398,7 @@ def _add_file(connection: Connection, found: MovedFile, parts: Iterable[bytes]) 
         connection.run("INSERT INTO unindexed (ws, path, changes) VALUES (%s, %s, 1)", found.path)
 
 
-def _same(connection: Connection, path: str, version: int) -> bool:
+def _equals_previous(connection: Connection, path: str, version: int) -> bool:
     """Returns whether a version of a file has the same bytes as the one before."""
     new, old = (stored_parts(connection, path, number) for number in (version, version - 1))
     return b"".join(new) == b"".join(old)
@@ -412,7 +413,7 @@ def _add_parts(connection: Connection, path: str, version: int, parts: Iterable[
 
 
 def _streamed(connection: Connection, select: str) -> Iterator[tuple[Any, ...]]:
-    """Yields the rows of a query, of which only ROWS are in memory."""
+    """Yields the rows of a query, with at most ROWS in memory."""
     with connection.cursor(name="moved") as cursor:
         cursor.itersize = ROWS
         cursor.execute(select, (connection.ws,))
