@@ -29,8 +29,8 @@ def tool(connection: Connection) -> Tool:
             int | None, Field(ge=0, le=100_000, description="Size to shrink to: percent of the limit; memory: lines")
         ] = None,
     ) -> str:
-        """Use when a context or the memory has grown too full: says what is kept, fading, gone, and why. Where the
-        client keeps its own window, only our mirror of it changes."""
+        """Use when a context or the memory has grown too full: says what is kept, fading, gone, and why. If the client
+        keeps its own window, only our copy of it changes."""
         from mcp_server.pressure.prune import prune as action
 
         memory = await connection.memory()

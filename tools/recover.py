@@ -14,7 +14,7 @@ from mcp_server.errors import Invalid
 from tools.rim import MaxTokens, Path, client_of, fitted, hints, strict_tool
 
 LISTED = 10
-"""Most of each kind."""
+"""Maximum number of each kind."""
 
 
 def tool(connection: Connection) -> Tool:

@@ -91,7 +91,7 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
                 await review.reject(memory, number)
                 done.append(f"{number}: dropped; {path} stays as it is")
             elif every and (one.problem or (one.changed and not anyway)):
-                why = one.problem or "the file has changed since: see it, then --apply --anyway"
+                why = one.problem or "the file has changed since: look at it, then use --apply --anyway"
                 done.append(f"{number}: not written: {why}")
             else:
                 written = await review.approve(memory, number, anyway=anyway)
@@ -182,7 +182,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
         elif key == "e":
             await review.correct(memory, line, _new_words(line.entry.said))
         elif key == "m" and not is_page(line.path):
-            click.echo("  a line of this page has only one place")
+            click.echo("  lines of this page cannot be moved")
             return False
         elif key == "m":
             named = {section[0].lower(): section for section in review.SECTIONS}
@@ -204,7 +204,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
 
 
 def _new_words(said: str) -> str:
-    """Asks for the new words of a line. Where Python has `readline`, the answer begins with the old ones."""
+    """Asks for the new words of a line, and returns them. If Python has `readline`, the old words can be edited."""
     try:
         import readline
     except ImportError:  # Windows

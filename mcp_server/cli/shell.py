@@ -1,4 +1,4 @@
-"""Shared by all commands: opens the workspace, and prints answers as text for people or as JSON for programs."""
+"""Functions for all commands: open the workspace, and print results as text for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of commands with the option `--json`."""
 
     command_class = Command
 
@@ -254,8 +254,8 @@ def print_table(
 ) -> None:
     """Prints a table, or one paragraph per row if the terminal is too narrow.
 
-    Columns in `right` are numbers; cells of columns in `whole` are never broken, so that they can be copied. Cells are
-    text, never markup, without control characters.
+    Columns in `right` are numbers; cells of columns in `whole` are never broken, so that they can be copied. Markup in
+    cells is printed as it is, and control characters are escaped.
     """
     from rich.text import Text
 
@@ -329,18 +329,18 @@ def moment(at: datetime | None) -> str:
 
 
 PATIENCE = 1.0
-"""Seconds that may pass in silence."""
+"""Seconds after which the progress bar appears."""
 
 
 class ShowProgress(Protocol):
-    """Shows how much of a work is done."""
+    """Updates a progress bar."""
 
     def __call__(self, done: float, total: float, label: str = "", /) -> None: ...
 
 
 @contextmanager
 def progress(title: str) -> Iterator[ShowProgress]:
-    """Shows on a terminal that work is going on, after the first second. Gives a function that shows how far it is."""
+    """Shows a progress bar on a terminal, from PATIENCE seconds on. Yields a function that updates the bar."""
     if not sys.stderr.isatty():
         yield lambda done, total, label="", /: None
         return

@@ -130,7 +130,7 @@ SECONDS = {
     "PostCompact": 5,
     "SessionEnd": 2,
 }
-"""Our events, and the seconds after which a client may stop the command. It needs 1.5 at most, and 6 for a prompt."""
+"""Our events, and the seconds after which a client may stop the command. It takes at most 1.5, or 6 for a prompt."""
 
 
 CLAUDE_CODE = Adapter(
