@@ -76,7 +76,7 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
 
     @mcp.resource("context://status", name="status", title="Memory status", mime_type=MARKDOWN)
     async def status() -> str:
-        """What the memory holds, whether its index is up to date, and what is wrong with it."""
+        """The contents of the memory, whether its index is up to date, and problems."""
         from mcp_server.status.status import status
 
         return (await status(await connection.memory())).markdown

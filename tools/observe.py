@@ -26,7 +26,7 @@ MORE = {
     "important": "true: never dropped",
     "context_tokens": "your context's size",
     "tool_calls": "[{name, summary, result, files}], 2,000 characters of each text are kept",
-    "chunks": "what else entered your context, [{type: file|skill|agent, id, tokens, tags, topics, mtime}]",
+    "chunks": "other texts in your context, [{type: file|skill|agent, id, tokens, tags, topics, mtime}]",
 }
 """The arguments that the schema offers in one object. `kind` and `delivery` are fixed by the first call with them."""
 

@@ -1,4 +1,4 @@
-"""Tool `prune`: shows what could leave the context or the memory, and why; removes it with `dry_run=false`."""
+"""Tool `prune`: shows what could be removed from the context or the memory, and why; `dry_run=false` removes it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def tool(connection: Connection) -> Tool:
         memory = await connection.memory()
         if id is None and (dry_run or query is None):
             if not dry_run:
-                raise Invalid("say what to recover: an id (recover without arguments lists them), or a query")
+                raise Invalid("give an id (recover without arguments lists them), or a query")
             text = as_text(await recoverable(memory, query, LISTED), query)
         else:
             what = id or (await meant(memory, query or "")).id

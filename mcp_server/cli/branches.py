@@ -54,7 +54,7 @@ def explore_list() -> None:
 
 @shell.group("reconstruct", "reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply")
 def reconstruct_command() -> None:
-    """Derive all knowledge again from the conversations, on a branch beside the memory; compare, merge or drop it.
+    """Derive all knowledge again from the conversations, on a separate branch; compare, merge or drop it.
 
     Lines that you or an agent wrote are carried over unchanged. The live files are not touched.
     """
@@ -68,7 +68,7 @@ def reconstruct_command() -> None:
 @click.option("--model", metavar="MODEL", help="Use this model of the configured LLM (llm.provider).")
 @click.option("--no-model", is_flag=True, help="Use only rules, even if an LLM is configured.")
 def reconstruct_create(name: str, extractors: tuple[str, ...], model: str | None, no_model: bool) -> None:
-    """Derive the knowledge on the branch extract/NAME, in a folder of its own."""
+    """Derive the knowledge on the branch extract/NAME, in a separate folder."""
     if model and no_model:
         raise click.UsageError("--model and --no-model exclude each other")
 
@@ -146,10 +146,10 @@ def _drop(kind: str, name: str, apply: bool) -> None:
 
 
 for made, end, verb, about in (
-    (explore_command, _merge, "merge", "Merge its changes into the memory, and end it."),
-    (explore_command, _drop, "drop", "End it; a tag keeps its changes."),
-    (reconstruct_command, _merge, "merge", "Merge it into the memory, and end it. Later edits stay."),
-    (reconstruct_command, _drop, "drop", "Delete it. It can be made again."),
+    (explore_command, _merge, "merge", "Merge its changes into the memory, then delete it."),
+    (explore_command, _drop, "drop", "Delete it; a tag keeps its changes."),
+    (reconstruct_command, _merge, "merge", "Merge it into the memory, then delete it. Later edits of the memory stay."),
+    (reconstruct_command, _drop, "drop", "Delete it. You can create it again."),
 ):
 
     @made.command(verb, help=about)

@@ -95,9 +95,9 @@ def recover_command(
     topics, the live context and its items. A recovery can be undone by another one.
     """
     if what and (query or session):
-        raise click.UsageError("give what to recover, or --query and --session, not both")
+        raise click.UsageError("give PATH@REV or an ID, or use --query and --session, not both")
     if apply and not (what or query):
-        raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
+        raise click.UsageError("--apply needs PATH@REV, an ID or --query")
 
     if what is None and not apply:
         shell.print_list(

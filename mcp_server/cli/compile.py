@@ -50,7 +50,7 @@ def compile_command(
     else:
         sys.stdout.buffer.write(compiled.text.encode("utf-8", "replace"))  # bytes: Windows would change the line ends
         sys.stdout.buffer.flush()
-        if sys.stdout.isatty():  # exact to the byte in a pipe; on a terminal the prompt gets a line of its own
+        if sys.stdout.isatty():  # only there: in a pipe the output must be exact to the byte
             click.echo()
 
 
@@ -201,7 +201,7 @@ def _show(number: int, step: Step) -> None:
 
 
 def picture(steps: Sequence[Step]) -> str:
-    """Returns the before-and-after as an SVG: a prompt without a memory, and the same prompt with what is added."""
+    """Returns the before-and-after as an SVG: a prompt without a memory, and the same prompt with the added text."""
     added, idle = (step for step in steps if step.pushed is not None)
     to = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
 

@@ -26,7 +26,7 @@ def history_command() -> None:
 @click.argument("text")
 @shell.limit_option(20, "How many, newest first.")
 def when(text: str, limit: int) -> None:
-    """Show when TEXT came into the knowledge, and when it left."""
+    """Show when TEXT was added to the knowledge, and when it was removed."""
     found = shell.with_memory(lambda memory: history.when(memory, text, limit))
     shell.print_list(
         found,

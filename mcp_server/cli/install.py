@@ -389,7 +389,7 @@ def _short(path: Path, machine: Machine) -> str:
 @click.option("--repair", "mending", is_flag=True, help="First repair git's history where that loses nothing.")
 @click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
 def doctor_command(mending: bool, secrets: bool) -> None:
-    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
+    """Check clients' configurations (with a real handshake), disk, index and git.
 
     Exits with 1 if an important check fails.
     """

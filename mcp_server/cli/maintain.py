@@ -73,7 +73,7 @@ def prune_command(
 )
 @shell.apply_option
 def reset_command(index_only: bool, apply: bool) -> None:
-    """Delete index, state and logs, and rebuild what can be rebuilt.
+    """Delete index, state and logs, and rebuild them from the files as far as possible.
 
     Conversations, knowledge and valid cold records stay.
     """

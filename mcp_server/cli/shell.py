@@ -34,13 +34,13 @@ def with_memory(
     settings: Mapping[str, str] | None = None,
     title: str | None = None,
 ) -> T:
-    """Returns what `act` returns for the memory of `--workspace`.
+    """Opens the memory of `--workspace`, and returns the result of `act` for it.
 
     Args:
-        fresh: brings the index up to date first.
+        fresh: updates the index first, and handles the queue of hooks' events.
         if_missing: what to do if there is no memory. Only commands that record pass "create".
         settings: settings for this command only, named as in the environment.
-        title: what `progress` shows while `act` works.
+        title: the title of the progress bar while `act` works.
     """
     import anyio
 
@@ -56,7 +56,7 @@ def with_memory(
         environ = {**os.environ, **(settings or {})}
         async with open_memory(option, environ, if_missing=if_missing) as memory:
             if fresh:
-                with progress("Reading what has changed"):
+                with progress("Reading changes"):
                     await catch_up(memory)
             with progress(title) if title else nullcontext():
                 return await act(memory)
@@ -65,7 +65,7 @@ def with_memory(
 
 
 def from_memory(read: Callable[[Memory], T], *, if_missing: IfMissing = "refuse") -> T:
-    """Returns what the synchronous function `read` returns for the memory of `--workspace`."""
+    """Opens the memory of `--workspace`, and returns the result of the synchronous function `read` for it."""
 
     async def act(memory: Memory) -> T:
         return read(memory)

@@ -41,7 +41,7 @@ VIEWS = {
 )
 @click.pass_context
 def status_command(context: click.Context) -> None:
-    """Show what this memory holds, and what is wrong with it; a subcommand shows one part."""
+    """Show the contents of this memory, and its problems; a subcommand shows one part."""
     if context.invoked_subcommand is None:
         _report("all", None)
     elif shell.as_json():
@@ -182,7 +182,7 @@ def logs_(session: str | None, since: datetime | None) -> None:
         return
     if not any(found["lines"].values()):
         click.echo(
-            "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` says how full it is.)"
+            "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` shows the fill level.)"
         )
     else:
         _print_tuning(found)
@@ -229,7 +229,7 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
 @status_command.command("clarity")
 @click.option("--session", help="The conversation (default: the one with the latest message).")
 @click.option("--scores", "shown", flag_value="scores", help="Every item with its score and the terms of the score.")
-@click.option("--stats", "shown", flag_value="stats", help="How much is counted, and what of it stays.")
+@click.option("--stats", "shown", flag_value="stats", help="How many items are counted, and how many stay.")
 def clarity(session: str | None, shown: str | None) -> None:
     """Show the subjects of a conversation, highest score first."""
     found = shell.with_memory(lambda memory: view(memory, shown or "status", session))

@@ -1,4 +1,4 @@
-"""`context-manager page`: serves the page from a process of its own, and opens it in the browser."""
+"""`context-manager page`: serves the page from a separate process, and opens it in the browser."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def settings_of(environ: Mapping[str, str]) -> OAuth:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The person whose token the request has. `expires` is the token's last moment, in seconds since 1970."""
+    """The person whose token the request has. `expires` is when the token expires, in seconds since 1970."""
 
     issuer: str
     subject: str

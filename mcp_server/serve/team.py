@@ -2,7 +2,7 @@
 
     /mcp                the caller's personal workspace
     /mcp/WORKSPACE      a shared workspace that the caller is a member of
-    /healthz, /readyz   whether this process runs, and whether the database answers
+    /healthz, /readyz   check that this process runs, and that the database answers
     /metrics            counts and times of calls, for Prometheus
 
 Any replica can answer any request, because no state is kept between the requests of a client.

@@ -119,7 +119,9 @@ def respond(
             except FileNotFoundError:  # the server has taken it from the queue
                 queued = ""
         if answer == "{}" or (paused and event in protocol.INJECTING):
-            return _explain_silence(environ, f"{event} was received, and adds nothing (context-manager last says why)")
+            return _explain_silence(
+                environ, f"{event} was received, and adds nothing (`context-manager last` shows the reason)"
+            )
         show(answer)
         return answer
     if event in protocol.LATER and not queued:

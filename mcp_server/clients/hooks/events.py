@@ -67,8 +67,8 @@ PROMPTS = "prompts"
 """Namespace of the state: session → prompts that are not in any transcript yet."""
 
 ANSWER = "answer"
-"""Namespace of the state: session → the answer to a prompt that no server got, until the client writes its transcript;
-entries of the queue hold no answers."""
+"""Namespace of the state: session → the answer to a prompt that no server got, until the client writes its transcript.
+It is stored here because entries of the queue contain no answers."""
 
 MOST_PROMPTS = 50
 
@@ -261,8 +261,8 @@ async def _on_stop(memory: Memory, given: Given) -> None:
 
 
 async def _know_folder(memory: Memory, given: Given) -> Project:
-    """Stores which project the client's folder belongs to, so that its next window finds the brief on disk, also if
-    this server is killed with the client. Returns the project of the session."""
+    """Stores which project the client's folder belongs to, and returns the session's project. With this, the client's
+    next window finds the brief on disk, even if this server is killed with the client."""
     row = await memory.state.session(given.session)
     project = await project_of(memory, given.caller, (row.project if row else "") or "global")
     if given.folder and project.slug:
@@ -282,8 +282,11 @@ async def _on_post_compact(memory: Memory, given: Given) -> None:
 
 
 async def _on_session_end(memory: Memory, given: Given) -> None:
-    """Records the rest, closes the session, and updates its page and the brief, because this server may end with the
-    client, and no server may be there when the next session starts."""
+    """Records the rest, closes the session, and updates its page and the brief.
+
+    The page and the brief must be ready now: this server may end with the client, and the next session may start
+    without a server.
+    """
     if given.agent:
         return
     captured = await _capture(memory, given, stopped=True)

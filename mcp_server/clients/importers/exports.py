@@ -43,7 +43,7 @@ def _chunks(file: IO[bytes], at: Callable[[int], None]) -> Iterator[bytes]:
 
 
 class _ItemReader:
-    """Reads the items of a JSON array from chunks, and holds only the text from the current item on.
+    """Reads the items of a JSON array from chunks, and keeps only the text from the current item on.
 
     The fast backend of `ijson` replaces lone surrogates, which exports contain, refuses integers over 64 bits, and
     reports errors without a line number.
@@ -180,7 +180,7 @@ def _in_folder(path: Path) -> ExportFiles:
 
 
 def document_kind(name: str) -> str:
-    """Returns `projects` or `memories` if that is what a file of claude.ai's export contains, else ""."""
+    """Returns `projects` or `memories` if a file of claude.ai's export contains them, else ""."""
     found = _DOCUMENTS.fullmatch(name)
     return (found[1] or found[2]).lower() if found else ""
 

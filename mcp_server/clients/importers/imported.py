@@ -34,7 +34,7 @@ _TELLING = (
     *("skill", "plan", "content", "prompt"),
 )
 _FILES = ("file_path", "notebook_path")
-_LOOKED_AT = 8_000  # characters; longer than what is kept, so that a secret at its end is still recognized
+_LOOKED_AT = 8_000  # characters; more than are kept, so that a secret at the end of the kept text is recognized
 
 
 def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None) -> ToolCall:

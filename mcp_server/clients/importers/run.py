@@ -73,7 +73,7 @@ _LINES, _FILES = 50, 20
 
 
 def detect(path: Path) -> Format:
-    """Returns the format of an existing file or folder. Raises Invalid, with what to do, if it is unknown."""
+    """Returns the format of an existing file or folder. Raises Invalid, with advice, if it is unknown."""
     if path.name == DATABASE or (path / DATABASE).is_file():
         return "opencode"
     if path.is_dir():
@@ -152,7 +152,7 @@ async def import_path(
     anew: bool = False,
     watch: Watch = lambda done, total, label: None,
 ) -> ImportReport:
-    """Imports `path`, commits what is new, and returns a report.
+    """Imports `path`, commits the new files and transcripts, and returns a report.
 
     `name` is the folder for markdown (default: the path's name). `anew` also reads files that have not changed since
     their import.

@@ -1,6 +1,6 @@
 """Reads and edits JSON with comments and trailing commas, as editors keep it. All bytes outside an edit stay.
 
-`parse` puts blanks in place of comments and trailing commas, which keeps all positions, and leaves the rest to `json`.
+`parse` replaces comments and trailing commas with blanks, which keeps all positions, and parses the result with `json`.
 `put`, `append` and `remove` change the text. A path is a tuple of keys and, in arrays, of indexes. New text uses the
 file's indentation and line ends.
 

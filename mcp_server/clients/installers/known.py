@@ -70,7 +70,7 @@ class Client:
     also: Mapping[str, Any] = field(default_factory=dict)
     """Fields of its entries besides `command` and `args`."""
     programs: tuple[str, ...] = ()
-    """Commands that prove that it is installed, before its folder exists."""
+    """Commands on PATH that show that it is installed, even if its folder does not exist yet."""
     hooks: Adapter | None = None
     whole_environment: bool = False
     """True if servers get its whole environment (tested), not only some variables."""
@@ -109,7 +109,7 @@ def _opencode(machine: Machine) -> Path:
 
 
 def _vscode(machine: Machine) -> Path:
-    """Returns the file of the first installed edition. Profiles other than the default one have files of their own."""
+    """Returns the file of the first installed edition, for its default profile. Other profiles have other files."""
     folders = [machine.settings_folder() / name / "User" for name in ("Code", "Code - Insiders", "VSCodium")]
     return next((folder for folder in folders if folder.is_dir()), folders[0]) / "mcp.json"
 

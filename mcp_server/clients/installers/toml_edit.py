@@ -112,8 +112,8 @@ def _check(before: dict[str, Any], after: str, table: Table, wanted: Mapping[str
         well = False
     if not well:
         raise Refused(
-            f"{where}: {'.'.join(table[:-1])} is not written as tables of their own ([{'.'.join(table)}]), so it "
-            "cannot be changed without touching the rest; change it by hand (install --print shows what)"
+            f"{where}: {'.'.join(table[:-1])} is not written as separate tables ([{'.'.join(table)}]), so it cannot "
+            "be changed without touching the rest; change it by hand (install --print shows the entry)"
         )
 
 

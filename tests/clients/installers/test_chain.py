@@ -141,7 +141,10 @@ async def test_a_plugin_beside_an_installation_is_told_of(memory: Memory, here: 
     found = (await checks(memory, here))["Claude Code"]
     assert not found.ok
     assert not found.matters
-    assert "keep one: claude plugin disable context-manager@x, or context-manager uninstall claude-code" in found.detail
+    assert (
+        "keep only one: claude plugin disable context-manager@x, or context-manager uninstall claude-code"
+        in found.detail
+    )
 
 
 async def test_a_plugin_whose_commands_are_not_on_path_is_told_of(memory: Memory, here: Machine) -> None:
