@@ -92,7 +92,7 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
 
     @mcp.prompt(title="Write down what should last")
     def reflect(session: Session = None) -> str:
-        """Write what this conversation should leave behind into the memory."""
+        """Write the lasting knowledge of this conversation into the memory."""
         return REFLECT.format(handle=handle(session))
 
     @mcp.prompt(title="Save what matters before the context is compacted")
@@ -120,10 +120,10 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
     async def resume(
         session: Annotated[
             str | None,
-            Field(description="Handle of the conversation, or a checkpoint's id; default: the one last heard of"),
+            Field(description="Handle of the conversation, or a checkpoint's id; default: the last conversation"),
         ] = None,
     ) -> str:
-        """Go on here with a conversation that was begun in another window or client."""
+        """Continue a conversation here that began in another window or client."""
         from mcp_server.checkpoints.stored import resume as action
 
         memory, caller = await connection.memory(), await connection.caller()
@@ -141,7 +141,7 @@ async def _do(connection: Connection, action: str, item: str, named: str | None)
     from mcp_server.relevance.clarity import prune
 
     memory = await connection.memory()
-    await connection.caller()  # hooks may have said which session this is
+    await connection.caller()  # sets the session that the client's hooks reported
     if action not in COMMANDS:
         raise Invalid(f"action {action!r} is not one of {', '.join(COMMANDS)}")
     session = named or connection.session

@@ -1,4 +1,4 @@
-"""The MCP resources: each has a tool that says the same. Also the completion of arguments.
+"""The MCP resources. Each returns the same as a tool. Also the completion of arguments.
 
 context://compiled, context://compiled/{session}    the compiled context, ready to be read
 context://receipt/{session}                         why the compiled context is what it is
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 MARKDOWN = "text/markdown"
 ANY_SESSION = ResourceSecurity(exempt_params={"session"})
-"""A session's handle is not a path, whatever it looks like."""
+"""Turns off the check of paths: a session's handle is not a path, even if it looks like one."""
 
 CLARITY_VIEWS: tuple[tuple[Literal["state", "scores", "stats", "config"], str, str], ...] = (
-    ("state", "application/json", "Everything that is counted of this conversation, as it is stored."),
+    ("state", "application/json", "All counts of this conversation, as they are stored."),
     ("scores", MARKDOWN, "What this conversation is about: every item, its score, the score's terms."),
-    ("stats", MARKDOWN, "How much is counted of this conversation, and what of it stays in view."),
-    ("config", "application/json", "The weights and limits of Clarity, as they are set."),
+    ("stats", MARKDOWN, "How many items of this conversation are counted, and how many of them stay in view."),
+    ("config", "application/json", "The current weights and limits of Clarity."),
 )
 
 LONGEST = 25_000
-"""Tokens of a file in one answer; a file that is cut says how the tool `read` gives the rest."""
+"""Tokens of a file in one answer. If a file is cut, the answer says how to get the rest with the tool `read`."""
 
 MOST_COMPLETIONS = 100
 
@@ -76,7 +76,7 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
 
     @mcp.resource("context://status", name="status", title="Memory status", mime_type=MARKDOWN)
     async def status() -> str:
-        """What the memory holds, whether its index is up to date, and what is wrong with it."""
+        """The contents of the memory, whether its index is up to date, and problems."""
         from mcp_server.status.status import status
 
         return (await status(await connection.memory())).markdown
@@ -100,13 +100,13 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
 
     @mcp.resource("context://topics", title="Topics", mime_type=MARKDOWN)
     async def topics() -> str:
-        """The topics: what each is for, what sets it off, and which are active in this connection's session."""
+        """The topics: what each is for, its triggers, and which are active in this connection's session."""
         from mcp_server.topics.listing import list_topics
 
         caller = await connection.caller()
         return (await list_topics(await connection.memory(), caller.session)).markdown
 
-    # The workspace refuses paths that leave it, and says why; the SDK would only say "unknown resource".
+    # The workspace itself refuses paths outside of it, with a reason; the SDK would only say "unknown resource".
     @mcp.resource(
         "memory://{+path}",
         name="file",
@@ -130,7 +130,7 @@ def _add_clarity(mcp: MCPServer[Any], connection: Connection, name: str, kind: s
         return (await view(await connection.memory(), name, session)).markdown
 
     async def shown() -> str:
-        await connection.caller()  # hooks may have said which session this is
+        await connection.caller()  # sets the session that the client's hooks reported
         return await view(connection.session)
 
     async def shown_of(session: str) -> str:

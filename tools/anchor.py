@@ -23,11 +23,11 @@ def tool(connection: Connection) -> Tool:
                 description="A name; or a chunk's id, a path, path#turn, path#line. Default: list the anchors",
             ),
         ] = None,
-        on: Annotated[bool, Field(description="false: take the anchor off")] = True,
+        on: Annotated[bool, Field(description="false: remove the anchor")] = True,
         note: Annotated[str | None, Field(max_length=500, description="Why")] = None,
     ) -> str:
         """Use when something must stay in view however long the conversation gets: an anchored name scores highest, and
-        whatever names it is never dropped."""
+        chunks that name it are never dropped."""
         from mcp_server.knowledge.anchor import anchor as action
         from mcp_server.knowledge.anchor import anchors_text
         from mcp_server.relevance.clarity import anchored_text

@@ -17,17 +17,17 @@ def tool(connection: Connection) -> Tool:
     async def checkpoint(
         ctx: Context[Any, Any],
         session: Annotated[Short | None, Field(description="Handle of the conversation")] = None,
-        note: Annotated[str | None, Field(max_length=500, description="What for")] = None,
+        note: Annotated[str | None, Field(max_length=500, description="Why")] = None,
     ) -> str:
-        """Use when this point of the conversation should be returned to, or gone on from elsewhere: before something
-        risky, at the end of a piece of work. Answers with an id for recover."""
+        """Use when you may want to return to this point of the conversation, or continue it elsewhere: before something
+        risky, at the end of a piece of work. Returns an id for recover."""
         from mcp_server.checkpoints.checkpoint import made_text, make
         from mcp_server.errors import Invalid
 
         memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
         meant = session or caller.session
         if meant is None:
-            raise Invalid("which conversation? Pass the `session` that observe gave")
+            raise Invalid("the conversation is not known; pass the `session` that observe returned")
         with CancelScope(shield=True):  # a checkpoint must not stop halfway
             made = await make(memory, meant, "asked", note or "")
         connection.saw(made.session)

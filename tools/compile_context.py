@@ -13,7 +13,7 @@ from mcp_server.connection import Connection
 from tools.rim import Short, client_of, hints, strict_tool
 
 SHA256 = "context-manager/sha256"
-"""The key in the result's `_meta` of the compiled text's hash, by which its record in the log is found."""
+"""The key in the result's `_meta` of the compiled text's hash, which identifies its record in the log."""
 
 
 def tool(connection: Connection) -> Tool:
@@ -25,11 +25,11 @@ def tool(connection: Connection) -> Tool:
         session: Annotated[Short | None, Field(description="Handle of the conversation")] = None,
         budget: Annotated[int | None, Field(ge=128, le=1_000_000, description="Tokens; default from settings")] = None,
         format: Annotated[  # noqa: A002 - the argument's name is the specification's
-            Literal["markdown", "receipt"], Field(description="receipt: what went in, what stayed out, why")
+            Literal["markdown", "receipt"], Field(description="receipt: what is in, what is out, and why")
         ] = "markdown",
     ) -> CallToolResult:
-        """Use when you begin a task or the subject changes: gives the densest background the memory has for a message,
-        within the budget. No search needed."""
+        """Use when you begin a task or the subject changes: returns the memory's best background for a message, within
+        the budget. No search needed."""
         from mcp_server.context.compile import CompileRequest
         from mcp_server.context.compile import compile_context as compiled_for
 

@@ -50,7 +50,7 @@ def tool(connection: Connection) -> Tool:
 
     async def forget(
         ctx: Context[Any, Any],
-        text: Annotated[str | None, Field(max_length=20_000, description="Its words, wherever they stand")] = None,
+        text: Annotated[str | None, Field(max_length=20_000, description="Its words, in any place")] = None,
         turn: Annotated[Short | None, Field(description="Or one message: SESSION#NUMBER")] = None,
         session: Annotated[Short | None, Field(description="Or a whole conversation")] = None,
         path: Annotated[Path | None, Field(description="Or a file, or lines of it")] = None,
@@ -60,8 +60,8 @@ def tool(connection: Connection) -> Tool:
         max_tokens: MaxTokens = 2000,
         approval: Any = None,
     ) -> str:
-        """Use when the user wants something deleted from memory for good, wherever a copy stands: transcripts, files,
-        logs, index. Shows every place first. (To make room recoverably, use prune.)"""
+        """Use when the user wants something permanently deleted from memory, with every copy: transcripts, files, logs,
+        index. Shows every place first. (To make room recoverably, use prune.)"""
         from mcp_server.forgetting import forget as action
 
         memory = await connection.memory()
@@ -75,12 +75,12 @@ def tool(connection: Connection) -> Tool:
                 if not can_ask(ctx):
                     raise Refused(BY_HAND)
                 if not isinstance(approval, AcceptedElicitation) or not approval.data.delete:
-                    raise Refused("the user has not said yes; nothing is deleted")
+                    raise Refused("the user did not confirm; nothing is deleted")
                 with CancelScope(shield=True):  # a deletion must not stop halfway
                     said = action.as_text(await action.forget(memory, target))
         return await fitted(memory, said, max_tokens)
 
-    # The resolver is of this connection, so no text of an annotation could name it.
+    # Set here, not in the signature: `ask` is a local function, which an annotation in a string cannot name.
     forget.__annotations__["approval"] = Annotated[ElicitationResult[Confirmation], Resolve(ask)]
     return strict_tool(forget, hints(reads=False, destroys=True))
 
@@ -91,8 +91,6 @@ def _target(
     from mcp_server.forgetting.target import ForgetTarget
 
     if sum(value is not None for value in (text, turn, session, path)) != 1 or (path is None and (first or last)):
-        raise Invalid(
-            "say one thing to forget: text, turn (SESSION#NUMBER), session or path; first_line and last_line need path"
-        )
+        raise Invalid("give one of text, turn (SESSION#NUMBER), session and path; first_line and last_line need path")
     lines = None if first is None and last is None else (first or last or 1, last or first or 1)
     return ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)

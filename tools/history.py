@@ -23,7 +23,7 @@ def tool(connection: Connection) -> Tool:
             Question,
             Field(
                 description="when: a text was learned; where: a text or file comes from; diff: what changed; today; "
-                "show: a commit; blame: a file's lines; revert: take a commit back"
+                "show: a commit; blame: a file's lines; revert: undo a commit"
             ),
         ],
         about: Annotated[
@@ -34,14 +34,14 @@ def tool(connection: Connection) -> Tool:
         dry_run: Annotated[bool, Field(description="revert: false does it")] = True,
         max_tokens: MaxTokens = 2000,
     ) -> str:
-        """Use when you want to know when or where something in memory was learned, what changed since some day, or to
-        take a bad change of it back. (recover brings one file back, read with `at` shows it as it was.)"""
+        """Use when you want to know when or where something in memory was learned, what changed since a day, or to undo
+        a bad change. (recover restores one file, read with `at` shows it as it was.)"""
         from mcp_server.history import history as actions
         from mcp_server.history.history import revert
 
         memory = await connection.memory()
         if about is None and question not in ("diff", "today"):
-            raise Invalid(f"question {question!r} needs `about`: what it is about")
+            raise Invalid(f"question {question!r} needs `about`: a text, a path or a commit")
         what = about or ""
         match question:
             case "when":

@@ -31,7 +31,7 @@ def tool(connection: Connection) -> Tool:
         agent_type: Brief = "",
         last_assistant_message: Long = "",
     ) -> str:
-        """Use when you are a hook of the client, never as a model: it is called by itself and has no answer for you."""
+        """Use when you are a hook of the client, never as a model: the client calls it, and no answer is for you."""
         from mcp_server.clients.hooks.events import handle
         from mcp_server.clients.hooks.listener import begun
 
@@ -48,7 +48,9 @@ def tool(connection: Connection) -> Tool:
             "agent_type": agent_type,
             "last_assistant_message": last_assistant_message,
         }
-        named = {name: value for name, value in given.items() if value}  # a field that the event lacks comes empty
+        named = {
+            name: value for name, value in given.items() if value
+        }  # clients send fields that the event does not have as ""
         if connection.folder:
             named["project_dir"] = connection.folder
         memory = await connection.memory()

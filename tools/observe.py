@@ -15,18 +15,18 @@ from mcp_server.model import ToolCall
 from tools.rim import Short, client_of, hints, strict_tool
 
 MORE = {
-    "turn_id": "the client's id of the message, repeats are kept once",
+    "turn_id": "the client's id of the message; a repeat is ignored",
     "name": "the speaker's",
     "at": "ISO time",
     "project": "default: the folder's",
     "kind": "main|shared (others read along)|subagent",
     "delivery": "add|replace (your prompt is the compiled text alone)",
-    "model": "which answers",
+    "model": "that answers",
     "channel": "where it was said",
     "important": "true: never dropped",
     "context_tokens": "your context's size",
     "tool_calls": "[{name, summary, result, files}], 2,000 characters of each text are kept",
-    "chunks": "what else entered your context, [{type: file|skill|agent, id, tokens, tags, topics, mtime}]",
+    "chunks": "other texts in your context, [{type: file|skill|agent, id, tokens, tags, topics, mtime}]",
 }
 """The arguments that the schema offers in one object. `kind` and `delivery` are fixed by the first call with them."""
 
@@ -37,7 +37,7 @@ kept. More is searched than kept, so that a secret where the text is cut is reco
 Words = list[Annotated[str, Field(max_length=200)]]
 
 
-# A docstring of these two would be in the schema. `params` is accepted and not kept: a transcript has one line a call.
+# Docstrings would be in the schema. `params` is accepted and ignored: transcripts have one line for a call.
 class Call(BaseModel):
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Tool `prune`: shows what could leave the context or the memory, and why; removes it with `dry_run=false`."""
+"""Tool `prune`: shows what could be removed from the context or the memory, and why; `dry_run=false` removes it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def tool(connection: Connection) -> Tool:
             int | None, Field(ge=0, le=100_000, description="Size to shrink to: percent of the limit; memory: lines")
         ] = None,
     ) -> str:
-        """Use when a context or the memory has grown too full: says what is kept, fading, gone, and why. Where the
-        client keeps its own window, only our mirror of it changes."""
+        """Use when a context or the memory has grown too full: says what is kept, fading, gone, and why. If the client
+        keeps its own window, only our copy of it changes."""
         from mcp_server.pressure.prune import prune as action
 
         memory = await connection.memory()

@@ -14,7 +14,7 @@ from mcp_server.errors import Invalid
 from tools.rim import MaxTokens, Path, client_of, fitted, hints, strict_tool
 
 LISTED = 10
-"""Most of each kind."""
+"""Maximum number of each kind."""
 
 
 def tool(connection: Connection) -> Tool:
@@ -34,7 +34,7 @@ def tool(connection: Connection) -> Tool:
         memory = await connection.memory()
         if id is None and (dry_run or query is None):
             if not dry_run:
-                raise Invalid("say what to recover: an id (recover without arguments lists them), or a query")
+                raise Invalid("give an id (recover without arguments lists them), or a query")
             text = as_text(await recoverable(memory, query, LISTED), query)
         else:
             what = id or (await meant(memory, query or "")).id

@@ -28,7 +28,7 @@ MORE = {
 
 
 class Approval(BaseModel):
-    """The user's word about a change of identity or topics."""
+    """The user's answer about a change of identity or topics."""
 
     write: bool = Field(description="Write this into the file?")
 
@@ -91,7 +91,7 @@ def tool(connection: Connection) -> Tool:
         caller = await connection.caller(client_of(ctx))
         said = approval.data if isinstance(approval, AcceptedElicitation) else None
         if isinstance(approval, DeclinedElicitation) or (said is not None and not said.write):
-            raise Refused("the user does not want this written; nothing has changed, and nothing waits")
+            raise Refused("the user rejected this change; nothing was written, and no proposal was kept")
         with CancelScope(shield=True):  # a change must not stop halfway
             done = await knowledge.remember(memory, fact, caller, approved=said is not None)
             connection.saw(session)
@@ -99,11 +99,12 @@ def tool(connection: Connection) -> Tool:
             done.markdown, {"path": done.path, "action": done.action, "diff": done.diff, "notes": list(done.notes)}
         )
 
-    # The resolver is of this connection, so no text of an annotation could name it.
+    # Set here, not in the signature: `ask` is a local function, which an annotation in a string cannot name.
     remember.__annotations__["approval"] = Annotated[ElicitationResult[Approval], Resolve(ask)]
     return strict_tool(remember, hints(reads=False, destroys=True), structured=True, more=MORE)
 
 
 def _question(path: str, diff: str) -> str:
-    """Returns the question. It is the same for the same change: the protocol asks again until it is answered."""
+    """Returns the question. The same change always gets the same text, because the protocol repeats the question until
+    it is answered."""
     return f"An agent wants to change {path}, which tells every agent who you are and how to work:\n\n{shortened(diff)}"

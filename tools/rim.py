@@ -59,7 +59,7 @@ class Rim(MCPServer[Any]):
             return await with_progress(context, name, super().call_tool(name, arguments, context))
         except ToolError as error:
             if isinstance(error.__cause__, ContextManagerError):
-                raise ToolError(neutralise(str(error.__cause__))) from error.__cause__  # some quote a file
+                raise ToolError(neutralise(str(error.__cause__))) from error.__cause__  # it may quote a file
             raise
 
     async def read_resource(
@@ -140,7 +140,7 @@ class CheckedArguments(FuncMetadata):
 
 
 def _flattened(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments with those of `more`. An argument that is given twice counts as it is outside of it."""
+    """Returns the arguments together with those in `more`. If one is given in both places, the one outside counts."""
     outer = {name: value for name, value in arguments.items() if name != "more"}
     inner = arguments.get("more")
     if isinstance(inner, str):  # some clients send objects as JSON text
@@ -157,8 +157,8 @@ def strict_tool(
     """Returns the tool that a function describes by its signature and docstring, with a compact schema.
 
     `more` names rarely used arguments, each with a short description. The schema offers them as one object, because
-    every session of a client pays for every argument. A function that was described before, for another connection, has
-    the same description, unless it has a resolver: that is of its connection.
+    every session of a client pays for every argument. Descriptions are cached for other connections, unless the
+    function has a resolver, which belongs to one connection.
     """
     known = _DESCRIBED.get(fn.__code__)
     if known is None:
@@ -226,7 +226,7 @@ def answer(text: str, data: dict[str, Any]) -> CallToolResult:
 
 
 def can_ask(ctx: Context[Any, Any]) -> bool:
-    """Returns whether the client can show questions to its user: with `elicitation: {}` it can, with only URLs not."""
+    """Returns whether the client can show forms to its user: `elicitation: {}` means yes, only `url` in it means no."""
     capabilities = ctx.client_capabilities
     asks = capabilities.elicitation if capabilities else None
     return asks is not None and (asks.form is not None or asks.url is None)
@@ -239,8 +239,8 @@ def client_of(context: Context[Any, Any]) -> str | None:
 
 
 def compact(schema: dict[str, Any], nulls: bool = False) -> dict[str, Any]:
-    """Returns a shorter schema: without titles, references and the limit that a text has a character and, unless
-    `nulls`, without `or null`, because a null argument can be left out."""
+    """Returns a shorter schema, without titles, references and `minLength`. Unless `nulls`, it also leaves out the type
+    `null`, because such an argument can be left out."""
     definitions = schema.get("$defs", {})
 
     def shrink(node: dict[str, Any]) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def compact(schema: dict[str, Any], nulls: bool = False) -> dict[str, Any]:
 def _explain(problem: Any, known: list[str]) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-        hint = did_you_mean(where, known, cutoff=0.5) or f"; there are {', '.join(known)}"
+        hint = did_you_mean(where, known, cutoff=0.5) or f"; the arguments are {', '.join(known)}"
         return f"there is no argument {where!r}{hint}"
     if problem["type"] == "missing":
         return f"the argument {where!r} is missing"

@@ -25,8 +25,8 @@ MORE = {
 
 
 class Hit(TypedDict):
-    """A passage. `score` is the sum of `terms`, which only `explain` shows. `at` is in UTC. What a passage has not (a
-    turn, a speaker) is left out."""
+    """A passage. `score` is the sum of `terms`, which only `explain` shows. `at` is in UTC. Fields without a value are
+    left out."""
 
     path: str
     start: int
@@ -46,7 +46,7 @@ class Hit(TypedDict):
 
 
 class Found(TypedDict):
-    """Hits, best first, and what was cut or is missing."""
+    """Hits, best first, and notes on what was cut or is missing."""
 
     hits: list[Hit]
     notes: list[str]
@@ -79,7 +79,7 @@ def tool(connection: Connection) -> Tool:
 
         memory = await connection.memory()
         project = await connection.project(client_of(ctx))
-        where = "all" if session else scope  # a conversation that was named may be of another project
+        where = "all" if session else scope  # the named conversation may belong to another project
         request = action.SearchRequest(
             query, limit, category, where, mode, session, since, until, project, explain=explain
         )
@@ -91,7 +91,7 @@ def tool(connection: Connection) -> Tool:
 
 
 def _lean(hit: dict[str, Any], explain: bool) -> dict[str, Any]:
-    """Returns a hit without what only a program needs: clients show it instead of the text, so it must be as short."""
+    """Returns a hit without the fields that only programs need. Some clients show it instead of the text."""
     found = {name: value for name, value in hit.items() if value is not None and name not in ("turn_id", "terms")}
     if hit["at"]:
         found["at"] = hit["at"][: len("2026-01-31T12:00")]

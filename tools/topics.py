@@ -21,12 +21,12 @@ def tool(connection: Connection) -> Tool:
         ] = "list",
         name: Annotated[Short | None, Field(description="Which topic (activate, deactivate)")] = None,
         message: Annotated[
-            str | None, Field(max_length=100_000, description="explain: what would it bring in, and why?")
+            str | None, Field(max_length=100_000, description="explain: what would it add, and why?")
         ] = None,
         session: Annotated[Short | None, Field(description="Handle from an earlier answer")] = None,
     ) -> str:
-        """Use when the user asks which playbooks there are, wants one in or out of this conversation, or wonders why
-        one came in."""
+        """Use when the user asks which playbooks exist, wants one in or out of this conversation, or asks why one was
+        added."""
         from mcp_server.context.try_message import try_message
         from mcp_server.relevance.clarity import session_meant
         from mcp_server.topics import listing as action_
@@ -37,7 +37,7 @@ def tool(connection: Connection) -> Tool:
             return (await action_.list_topics(memory, meant)).markdown
         if action == "explain":
             if not message:
-                raise Invalid("explain needs `message`: the words of which you want to know what they bring in")
+                raise Invalid("explain needs `message`: the text to try")
             return (await try_message(memory, message)).markdown
         if not name:
             raise Invalid(f"{action} needs `name`: which topic (action=list shows them)")

@@ -19,7 +19,7 @@ SHOWN_FILES = 20
 
 @shell.group("explore", "explore create tidy-up", "explore list", "explore merge tidy-up --apply")
 def explore_command() -> None:
-    """Try a change of the memory on a branch, in a folder of its own; it is merged or dropped within a week."""
+    """Try changes of the memory on a branch, in a separate folder. Unless you merge it, it is dropped after a week."""
 
 
 @explore_command.command("create")
@@ -27,9 +27,9 @@ def explore_command() -> None:
 def create(name: str) -> None:
     """Begin an exploration of the current memory."""
     made = shell.with_memory(lambda memory: explore.create(memory, name))
-    said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace."
+    said = f"{made.place}\nEdit the files there, or use the folder in a command with --workspace."
     keep = f"Keep it: context-manager explore merge {name} --apply"
-    drop = f"Drop it: context-manager explore drop {name} --apply; it goes by itself on {made.until:%Y-%m-%d}"
+    drop = f"Drop it: context-manager explore drop {name} --apply; it is dropped automatically on {made.until:%Y-%m-%d}"
     shell.print_result(made, f"{said}\n{keep}\n{drop}")
 
 
@@ -54,7 +54,7 @@ def explore_list() -> None:
 
 @shell.group("reconstruct", "reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply")
 def reconstruct_command() -> None:
-    """Derive all knowledge again from the conversations, on a branch beside the memory; compare, merge or drop it.
+    """Derive all knowledge again from the conversations, on a separate branch; compare, merge or drop it.
 
     Lines that you or an agent wrote are carried over unchanged. The live files are not touched.
     """
@@ -63,18 +63,18 @@ def reconstruct_command() -> None:
 @reconstruct_command.command("create")
 @click.argument("name")
 @click.option(
-    "--only", "extractors", multiple=True, metavar="EXTRACTOR", help="By this extractor; may be given more than once."
+    "--only", "extractors", multiple=True, metavar="EXTRACTOR", help="Use only this extractor; may be repeated."
 )
-@click.option("--model", metavar="MODEL", help="By this model of the configured LLM (llm.provider).")
-@click.option("--no-model", is_flag=True, help="By rules, also if an LLM is configured.")
+@click.option("--model", metavar="MODEL", help="Use this model of the configured LLM (llm.provider).")
+@click.option("--no-model", is_flag=True, help="Use only rules, even if an LLM is configured.")
 def reconstruct_create(name: str, extractors: tuple[str, ...], model: str | None, no_model: bool) -> None:
-    """Derive the knowledge on the branch extract/NAME, in a folder of its own."""
+    """Derive the knowledge on the branch extract/NAME, in a separate folder."""
     if model and no_model:
         raise click.UsageError("--model and --no-model exclude each other")
 
     async def act(memory: Memory) -> Reconstruction:
         if model and memory.llm is None:
-            raise click.UsageError("there is no LLM to take another model of; set llm.provider first")
+            raise click.UsageError("--model needs an LLM; set llm.provider first")
         with shell.progress("Reading conversations") as show:
             return await reconstruct.reconstruct(memory, name, extractors, use_model=not no_model, show=show)
 
@@ -108,7 +108,7 @@ def compare(names: tuple[str, ...]) -> None:
     shell.print_table(columns, rows, right=columns[1:])
     for name, delta in found.deltas.items():
         shown = delta.files[:SHOWN_FILES]
-        said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
+        said = [f"{name}: {delta.common} of {delta.second_lines} lines are the same as in the memory"]
         said += [f"  {one.path}  -{one.only_first} +{one.only_second}" for one in shown]
         said += [f"  and {len(delta.files) - len(shown)} more files"] if len(delta.files) > len(shown) else []
         if delta.own_since:
@@ -123,12 +123,12 @@ def _merge(kind: str, name: str, apply: bool) -> None:
         return
     merge = explore.merge if kind == "explore" else reconstruct.merge
     done = shell.with_memory(lambda memory: merge(memory, name))
-    said = [f"{name} had nothing of its own; it is gone"]
+    said = [f"{name} had no changes; it was deleted"]
     if done is not None:
         more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
         said = [f"merged as {done.commit[:10]}: {', '.join(done.paths[:SHOWN_FILES]) or 'no file changed'}{more}"]
-        said += [f"{path}: the same was edited here and there; it has both versions" for path in done.contested]
-        undo = f"taken back file by file: context-manager recover PATH@{done.commit[:10]}~1"
+        said += [f"{path}: both sides changed the same lines; the file has both versions" for path in done.contested]
+        undo = f"undo it file by file: context-manager recover PATH@{done.commit[:10]}~1"
         said += [f"tagged {done.tag}; {undo}"] if done.tag else []
     shell.print_result(done, "\n".join(said))
 
@@ -138,18 +138,18 @@ def _drop(kind: str, name: str, apply: bool) -> None:
         _show_change(kind, name, "drop")
     elif kind == "explore":
         done = shell.with_memory(lambda memory: explore.drop(memory, name))
-        kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
-        shell.print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}")
+        kept = f"its changes are at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
+        shell.print_result(done, f"{name} is dropped; {kept or 'it had no changes'}")
     else:
         shell.with_memory(lambda memory: reconstruct.drop(memory, name))
         shell.print_result({"dropped": name}, f"{name} is dropped")
 
 
 for made, end, verb, about in (
-    (explore_command, _merge, "merge", "Merge its changes into the memory, and end it."),
-    (explore_command, _drop, "drop", "End it; a tag keeps its changes."),
-    (reconstruct_command, _merge, "merge", "Merge it into the memory, and end it. Later edits stay."),
-    (reconstruct_command, _drop, "drop", "Delete it. It can be made again."),
+    (explore_command, _merge, "merge", "Merge its changes into the memory, then delete it."),
+    (explore_command, _drop, "drop", "Delete it; a tag keeps its changes."),
+    (reconstruct_command, _merge, "merge", "Merge it into the memory, then delete it. Later edits of the memory stay."),
+    (reconstruct_command, _drop, "drop", "Delete it. You can create it again."),
 ):
 
     @made.command(verb, help=about)

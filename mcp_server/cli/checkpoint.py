@@ -25,8 +25,8 @@ def checkpoint_command() -> None:
 
 
 @checkpoint_command.command("create")
-@click.option("--session", help="Of this conversation (default: the one with the latest message).")
-@click.option("--note", default="", help="What for.")
+@click.option("--session", help="The conversation (default: the one with the latest message).")
+@click.option("--note", default="", help="The reason for the checkpoint.")
 def create(session: str | None, note: str) -> None:
     """Save the state of a conversation."""
 
@@ -41,7 +41,7 @@ def create(session: str | None, note: str) -> None:
 
 
 @checkpoint_command.command("list")
-@click.option("--session", help="Of this conversation (default: of all).")
+@click.option("--session", help="Only this conversation (default: all).")
 @shell.limit_option(50, "How many, newest first.")
 def list_(session: str | None, limit: int) -> None:
     """List the checkpoints, newest first: what each is about, its next step, and its ID."""
@@ -79,11 +79,11 @@ def diff(checkpoint: str, other: str | None) -> None:
     "recover ID --apply",
 )
 @click.argument("what", required=False, metavar="[PATH@REV|ID]")
-@click.option("--knowledge/--no-knowledge", default=None, help="Of a checkpoint: the knowledge files, too.")
-@click.option("--query", help="List what contains these words; with --apply: recover the best match.")
-@click.option("--session", help="List only what left the context of this conversation.")
+@click.option("--knowledge/--no-knowledge", default=None, help="For a checkpoint: restore the knowledge files, too.")
+@click.option("--query", help="List entries that contain these words; with --apply: recover the best match.")
+@click.option("--session", help="List only what was removed from the context of this conversation.")
 @shell.apply_option
-@shell.limit_option(10, "Most of each kind.", 200)
+@shell.limit_option(10, "Maximum number of each kind.", 200)
 def recover_command(
     what: str | None, knowledge: bool | None, query: str | None, session: str | None, apply: bool, limit: int
 ) -> None:
@@ -91,18 +91,18 @@ def recover_command(
 
     Without arguments: list what can be recovered, with the IDs.
 
-    PATH@REV is a file as it was at a commit, a tag or a date (YYYY-MM-DD). Another recovery undoes a recovery. Going
-    back to a checkpoint restores anchors, topics, the live context and its items.
+    PATH@REV is a file as it was at a commit, a tag or a date (YYYY-MM-DD). Going back to a checkpoint restores anchors,
+    topics, the live context and its items. A recovery can be undone by another one.
     """
     if what and (query or session):
-        raise click.UsageError("give what to recover, or --query and --session, not both")
+        raise click.UsageError("give PATH@REV or an ID, or use --query and --session, not both")
     if apply and not (what or query):
-        raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
+        raise click.UsageError("--apply needs PATH@REV, an ID or --query")
 
     if what is None and not apply:
         shell.print_list(
             shell.with_memory(lambda memory: recoverable(memory, query, limit, session), fresh=bool(query)),
-            "Nothing to recover: nothing went cold or was archived, and no committed file was changed since.",
+            "Nothing to recover: no chunk was dropped, no entry was archived, and no committed file has changed.",
             ("written (UTC)", "kind", "what", "id"),
             lambda one: (one.written, one.kind, one.summary, one.id),
             whole=("id",),

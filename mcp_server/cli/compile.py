@@ -31,13 +31,13 @@ from mcp_server.model import shown_name
 @shell.command("compile", "compile 'What is left to do?' --explain", "compile 'Write to the bank' --budget 2000")
 @click.argument("message", required=False)
 @click.option("--session", help="The conversation that the message belongs to.")
-@click.option("--project", help="As from this project (default: the session's, else the folder's own).")
+@click.option("--project", help="Compile for this project (default: that of the session, else of the folder).")
 @click.option("--budget", type=int, help="Tokens (default: context_compiler.token_budget).")
-@click.option("--explain", is_flag=True, help="Show where the budget went, what is in, what is out and why.")
+@click.option("--explain", is_flag=True, help="Show how the budget was used, and why each passage is in or out.")
 def compile_command(
     message: str | None, session: str | None, project: str | None, budget: int | None, explain: bool
 ) -> None:
-    """Print the context for MESSAGE, exactly; without one, for the session's last user turn."""
+    """Print the exact context for MESSAGE; without MESSAGE, for the session's last user turn."""
     request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True, known=True)
     compiled = shell.with_memory(lambda memory: compile_context(memory, request, shell.caller()), fresh=True)
     if shell.as_json():
@@ -50,7 +50,7 @@ def compile_command(
     else:
         sys.stdout.buffer.write(compiled.text.encode("utf-8", "replace"))  # bytes: Windows would change the line ends
         sys.stdout.buffer.flush()
-        if sys.stdout.isatty():  # exact to the byte in a pipe; on a terminal the prompt gets a line of its own
+        if sys.stdout.isatty():  # only there: in a pipe the output must be exact to the byte
             click.echo()
 
 
@@ -96,7 +96,7 @@ def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = Non
 def _budget(receipt: Mapping[str, Any]) -> str:
     named = [f"{name} {shown_name(receipt[name])}" for name in ("session", "project") if receipt.get(name)]
     used = f"{receipt['tokens']:,} of {receipt['budget']:,} tokens ({_percent(receipt['tokens'], receipt)})"
-    small = ["The budget is below what a context needs; it was cut. Give at least 128 tokens."]
+    small = ["The budget is too small for a context, so the context was cut. Give at least 128 tokens."]
     return "   ".join([used, f"delivery {receipt['delivery']}", *named, *(small if receipt.get("too_small") else [])])
 
 
@@ -110,7 +110,7 @@ def _slot(slot: Mapping[str, Any], receipt: Mapping[str, Any]) -> tuple[str, str
 
 def _gate(gate: Mapping[str, Any] | None) -> str:
     if gate is None:
-        return "not asked: there was nothing to search for"
+        return "not evaluated: there was nothing to search for"
     sign, said = ("≥", "open: something") if gate["open"] else ("<", "closed: nothing")
     return f"{said} here is about this   {gate['value']:.3f} {sign} {gate['threshold']:.3f}   {gate['signal']}"
 
@@ -118,7 +118,7 @@ def _gate(gate: Mapping[str, Any] | None) -> str:
 def _terms(one: Mapping[str, Any]) -> str:
     """Returns the score as a sum, such as `answer 0.12 + best 0.11 + 7 more 0.30`, with its factors, or the reason.
 
-    What a passage is charged for its length counts when it is chosen, not in its score.
+    The charge for a passage's length is shown after the score: it counts only when passages are chosen.
     """
     summed = (one.get("relevance") or {}).items()
     parts = sorted(((name, value) for name, value in summed if value), key=lambda part: -abs(part[1]))
@@ -157,9 +157,11 @@ PICTURE_COLUMNS = 92
 @shell.command("demo")
 @click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--ask", help="The message to compile a context for.")
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the before-and-after here.")
+@click.option(
+    "--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the before-and-after into this file."
+)
 def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
-    """Show the main job, from nothing: import, serve, observe, search, remember, compile, and why.
+    """Show the main functions on a new memory: import, serve, observe, search, remember, compile, explain.
 
     FILE is a conversation or a folder of notes of your own; without it, the package's own conversation is used. The
     memory is temporary, unless --workspace says where to keep it.
@@ -199,7 +201,7 @@ def _show(number: int, step: Step) -> None:
 
 
 def picture(steps: Sequence[Step]) -> str:
-    """Returns the before-and-after as an SVG: a prompt without a memory, and the same prompt with what is added."""
+    """Returns the before-and-after as an SVG: a prompt without a memory, and the same prompt with the added text."""
     added, idle = (step for step in steps if step.pushed is not None)
     to = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
 
@@ -217,4 +219,4 @@ def picture(steps: Sequence[Step]) -> str:
     nothing = Text("Nothing is added: no stored text is about this.", "dim")
     show("with context-manager", "green", idle.message, [nothing])
     drawn = to.export_svg(title="What the model gets", unique_id="demo")
-    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # no font from another host
+    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # load no font from another host

@@ -72,7 +72,7 @@ def set_(name: str, value: str) -> None:
     before = shell.with_memory(act)
     scope = "this machine" if path != SETTINGS else "every copy of this memory"
     said = f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}."
-    said += f"\nIt holds for {scope}; a server that is running reads it at its next start."
+    said += f"\nIt applies to {scope}; a running server reads it at its next start."
     shell.print_result({"name": name, "before": before, "value": shell.plain(chosen), "file": path}, said)
 
 

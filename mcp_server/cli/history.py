@@ -26,11 +26,11 @@ def history_command() -> None:
 @click.argument("text")
 @shell.limit_option(20, "How many, newest first.")
 def when(text: str, limit: int) -> None:
-    """Show when TEXT came into the knowledge, and when it left."""
+    """Show when TEXT was added to the knowledge, and when it was removed."""
     found = shell.with_memory(lambda memory: history.when(memory, text, limit))
     shell.print_list(
         found,
-        f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)",
+        f"No commit added {text!r} to the knowledge. (`search` looks into conversations, too.)",
         ("when (UTC)", "", "file", "commit", "its message"),
         lambda one: (shell.moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject),
         whole=("file",),
@@ -58,7 +58,7 @@ def blame(path: str, start: int | None, end: int | None) -> None:
 @history_command.command("diff")
 @click.argument("since", default="1 week ago")
 @click.argument("until", required=False)
-@click.option("--path", help="Of this file or folder only.")
+@click.option("--path", help="Only this file or folder.")
 def diff(since: str, until: str | None, path: str | None) -> None:
     """Show what changed in the knowledge.
 
@@ -122,7 +122,7 @@ def _print_changed(ask: Callable[[Memory], Awaitable[Changed]]) -> None:
 @shell.choice_option(
     "--kind",
     values=["milestone", "before", "extract"],
-    about="The tag is memory/KIND/NAME. before: of a change; extract: of another extraction algorithm.",
+    about="The tag is memory/KIND/NAME. before: before a change; extract: made by another extraction algorithm.",
     default="milestone",
 )
 @click.option("--note", "-m", default="", help="A sentence about it.")
@@ -132,7 +132,7 @@ def tag_(name: str, kind: Kind, note: str) -> None:
     `read --at` and `history diff` take the name. Days and weeks have their own tags.
     """
     made = shell.with_memory(lambda memory: tag(memory, kind, name, note))
-    said = f"{made.name} is {made.commit[:10]}. As it was then: context-manager read PATH --at {made.name}"
+    said = f"{made.name} is {made.commit[:10]}. Read a file as it was then: context-manager read PATH --at {made.name}"
     shell.print_result(made, said)
 
 
@@ -154,5 +154,5 @@ def sync_command(remote: str | None) -> None:
 
     REMOTE is the name of a git remote of the workspace (default: git.remote in the settings, or the only one).
     """
-    done = shell.with_memory(lambda memory: sync(memory, remote), title="Bringing both copies together")
+    done = shell.with_memory(lambda memory: sync(memory, remote), title="Merging both copies")
     shell.print_result(done, done.markdown)

@@ -46,7 +46,8 @@ from mcp_server.text.prose import clipped, counted
 def uninstall_command(client: str | None, everything: bool, project: bool, purge: bool, apply: bool) -> None:
     """Remove our entry from CLIENT's configuration; a file that was not changed since is restored exactly.
 
-    This reverses `install` at once. --purge, which deletes the memory, only says what it would delete until --apply.
+    This reverses `install` at once. --purge also deletes the memory; without --apply it only shows what it would
+    delete, and changes nothing.
     """
     if (client is None) == (not everything):
         both = client is not None
@@ -91,8 +92,10 @@ def uninstall_command(client: str | None, everything: bool, project: bool, purge
 def _take_out(
     machine: Machine, only: tuple[Client, Path | None] | None = None
 ) -> list[tuple[Client, tuple[Done, ...]]]:
-    """Removes our entries from all clients, or from one (for a project), and returns them with their files. If the
-    memory was deleted, its records of what the files had before are missing, and the entries can still be removed."""
+    """Removes our entries from all clients, or from one (for a project), and returns the clients with their files.
+
+    Works without a memory, too. Then the files cannot be restored exactly, because the memory has the records of what
+    they contained before."""
 
     async def act(memory: Memory | None) -> list[tuple[Client, tuple[Done, ...]]]:
         everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
@@ -125,7 +128,7 @@ def _say_plugin(plugin: str | None) -> None:
 
 
 async def _deletion(memory: Memory) -> tuple[tuple[Path, ...], str]:
-    """Returns the folders that `--purge` would delete, and the warning before. Raises Refused while a server uses
+    """Returns the folders that `--purge` would delete, and the warning to show. Raises Refused while a server uses
     them, or if they are not a memory's own."""
     root, local = memory.disk.root, memory.disk.local
     if root in (Path.home(), Path(root.anchor)) or not (root / "memory-config.yaml").is_file():
@@ -140,7 +143,7 @@ async def _deletion(memory: Memory) -> tuple[tuple[Path, ...], str]:
     size = sum(file.lstat().st_size for file in files)
     return folders, (
         f"This deletes {' and '.join(map(str, folders))}: {conversations:,} conversations, everything that was "
-        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. There is no way back."
+        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. This cannot be undone."
     )
 
 
@@ -211,7 +214,7 @@ async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Laun
     with shell.progress("Indexing"):
         await catch_up(memory)
     report = await _history(memory, planned, machine, answer, fresh=planned.needed)
-    await briefs.refresh(memory)  # the first window may open before any server
+    await briefs.refresh(memory)  # the client's first window may open before a server runs
     if shell.as_json():
         shell.print_json(
             {
@@ -234,7 +237,7 @@ def _say_installed(planned: Plan, done: tuple[Done, ...]) -> None:
         click.echo(f"{planned.client.title} is connected to this memory already; nothing was changed.")
     for one in done:
         if one.what != "unchanged":
-            kept = f" (as it was: {one.backup})" if one.backup else ""
+            kept = f" (backup: {one.backup})" if one.backup else ""
             click.echo(f"{one.what.capitalize()}: {one.path}{kept}")
     for note in planned.notes:
         click.echo(note)
@@ -275,8 +278,8 @@ async def _history(
 
 
 READ_SECONDS, LEAST_READ_SECONDS = 45.0, 20.0
-"""Imported conversations are read until these seconds after the import began, and for at least the second number of
-seconds; the next server reads the others."""
+"""Time limits in seconds of extracting knowledge after an import: it ends the first number of seconds after the import
+began, but runs for at least the second number. The next server extracts from the other conversations."""
 
 EXAMPLES, LONGEST = 3, 100
 """Number of the items of each kind that are shown after an import, and the characters shown of each."""
@@ -292,8 +295,8 @@ async def import_and_read(
     name: str | None = None,
     anew: bool = False,
 ) -> tuple[ImportReport, list[str]]:
-    """Imports conversations, makes knowledge of them and indexes them. Returns the import's report, and lines that say
-    what was learned. Arguments and errors are those of `import_path`."""
+    """Imports conversations, extracts knowledge from them and indexes them. Returns the import's report, and lines that
+    say what was learned. Arguments and errors are those of `import_path`."""
     known = await run_sync(_known_items, memory)
     began, left = time.monotonic(), 0
     with shell.progress("Importing") as bar:
@@ -315,8 +318,8 @@ async def import_and_read(
 async def _read_conversations(
     memory: Memory, environ: Mapping[str, str], seconds: float, show: Callable[[float, float, str], None]
 ) -> int:
-    """Makes knowledge of imported conversations for at most `seconds`, in a process of its own, because the index is
-    made at the same time. Returns how many conversations are left."""
+    """Extracts knowledge from imported conversations for at most `seconds`, in a separate process, because the index is
+    updated at the same time. Returns how many conversations are left."""
     total = await waiting_conversations(memory)
 
     async def report() -> None:
@@ -350,7 +353,7 @@ def _learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], left
             said += [f"  {name}, {one.date}: {clipped(one.said, LONGEST)}" for one in items[:EXAMPLES]]
         said.append("Look at all of it: context-manager page")
     if left:
-        said.append(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
+        said.append(f"{counted(left, 'conversation')} are not read yet; this continues while a client is open.")
     return said
 
 
@@ -383,10 +386,10 @@ def _short(path: Path, machine: Machine) -> str:
 
 
 @shell.command("doctor", "doctor", "doctor --secrets")
-@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
+@click.option("--repair", "mending", is_flag=True, help="First repair git's history where that loses nothing.")
 @click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
 def doctor_command(mending: bool, secrets: bool) -> None:
-    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
+    """Check clients' configurations (with a real handshake), disk, index and git.
 
     Exits with 1 if an important check fails.
     """
@@ -395,7 +398,7 @@ def doctor_command(mending: bool, secrets: bool) -> None:
     async def act(memory: Memory) -> tuple[Check, ...]:
         for line in await repair(memory) if mending else ():
             click.echo(shell.visible(f"repaired: {line}"), err=True)
-        with shell.progress("Looking"):
+        with shell.progress("Checking"):
             if secrets:
                 return (await examine_secrets(memory),)
             chain = await examine_chain(memory, machine) if memory.disk.here else ()

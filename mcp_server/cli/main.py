@@ -26,7 +26,7 @@ DONE, FAILED, USAGE = 0, 1, 2
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("record", "Create the memory's folder."),
-        "demo": ("compile", "See the main job done, from nothing, in seconds."),
+        "demo": ("compile", "See the main functions at work, in seconds."),
         "install": ("install", "Connect a client, or list the clients."),
         "uninstall": ("install", "Disconnect a client; --purge deletes the memory."),
         "doctor": ("install", "Check everything, and say how to fix it."),
@@ -45,11 +45,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Look inside": {
         "page": ("serve", "Look at the memory in the browser."),
         "status": ("status", "What is stored, how full contexts are, costs, problems."),
-        "last": ("pushes", "What was last added to a prompt, and why."),
+        "last": ("pushes", "Show what was last added to a prompt, and why."),
         "session": ("session", "List, show and end conversations."),
         "project": ("session", "List, rename and merge projects."),
         "topics": ("topics", "Playbooks that are added automatically: list, try, tune."),
-        "history": ("history", "When something was learned, what changed; tags."),
+        "history": ("history", "Show when something was learned, and what changed."),
     },
     "Maintain": {
         "checkpoint": ("checkpoint", "Save the state of a conversation; compare states."),
@@ -67,15 +67,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("record", "Write the whole memory to a folder or a zip."),
         "sync": ("history", "Merge with the copy on another machine."),
         "serve": ("serve", "Start the MCP server (stdio, or --http)."),
-        "members": ("members", "Who may use a team's memory, and who did what."),
+        "members": ("members", "Manage a team's members; show what they did."),
     },
     "Develop": {
         "explore": ("branches", "Try a change of the memory on a branch."),
-        "reconstruct": ("branches", "Derive all knowledge again, beside the memory."),
-        "hook": ("serve", "What the hooks of a client call."),
+        "reconstruct": ("branches", "Derive all knowledge again, on a branch."),
+        "hook": ("serve", "Answer a client's hook (clients call it)."),
     },
 }
-"""The commands by group: the module of each, which has it as `NAME_command`, and its line in the help."""
+"""The commands by group: the module with each command's function `NAME_command`, and its line in the help."""
 
 COMMANDS = {name: found for commands in GROUPS.values() for name, found in commands.items()}
 
@@ -144,10 +144,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
     set_up_process()
-    for name in ("mcp_server", "mcp"):  # a command says what went wrong itself, in a line
+    for name in ("mcp_server", "mcp"):  # a command reports errors itself, in one line
         logging.getLogger(name).addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a console may not know every character
+        if hasattr(stream, "reconfigure"):  # a console may not be able to show every character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         code = cli.main(given, prog_name="context-manager", standalone_mode=False)
@@ -161,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _say(error.format_message(), FAILED, as_json)
     except (click.Abort, KeyboardInterrupt):
         return _say("stopped", FAILED, as_json)
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the program that reads the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:
@@ -188,7 +188,7 @@ def _failure(error: Exception) -> str:
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"a fault of ours: {type(error).__name__}{where}: {error}; please report this line"
+    return f"a bug in context-manager: {type(error).__name__}{where}: {error}; please report this line"
 
 
 def _say(message: str, code: int, as_json: bool) -> int:

@@ -19,7 +19,7 @@ from mcp_server.relevance.advisor_items import SHIPPED
 from mcp_server.status.doctor import STAYS, Reset, plan_reset, reset
 from mcp_server.text.prose import counted
 
-SAME_COMMAND = "Nothing was changed yet; do it with: the same command and --apply"
+SAME_COMMAND = "Nothing was changed yet; to do it, run the same command with --apply"
 
 
 @shell.command(
@@ -53,7 +53,7 @@ def prune_command(
         shell.print_result({"lexicon": text}, text)
         return
     if paths and (session or target is not None or strategy not in ("auto", "files")):
-        raise click.UsageError("PATH takes no --session, --target or other strategy than files")
+        raise click.UsageError("PATH cannot be used with --session, --target or a strategy other than files")
 
     async def act(memory: Memory) -> Pruned:
         if paths:
@@ -61,7 +61,7 @@ def prune_command(
         chosen = session if session or strategy in OF_KNOWLEDGE else await last_session(memory)
         return await prune(memory, strategy, chosen, not apply, shell.caller(), target=target)
 
-    done = shell.with_memory(act, fresh=apply)  # bringing the index up to date would change bytes
+    done = shell.with_memory(act, fresh=apply)  # a dry run must not write, so it does not update the index
     shell.print_result(done, done.markdown)
     if done.changes and not apply:
         shell.hint(SAME_COMMAND)
@@ -69,11 +69,11 @@ def prune_command(
 
 @shell.command("reset", "reset", "reset --index --apply")
 @click.option(
-    "--index", "index_only", is_flag=True, help="Only rebuild the search index; the old one serves meanwhile."
+    "--index", "index_only", is_flag=True, help="Only rebuild the search index; the old one is used meanwhile."
 )
 @shell.apply_option
 def reset_command(index_only: bool, apply: bool) -> None:
-    """Delete index, state and logs, and rebuild what can be rebuilt.
+    """Delete index, state and logs, and rebuild them from the files as far as possible.
 
     Conversations, knowledge and valid cold records stay.
     """
@@ -117,9 +117,7 @@ def _rebuild_index(apply: bool) -> None:
 
 @shell.command("extract", "extract", "extract --apply", "extract --only people --anew")
 @click.option("--session", help="Only this conversation, also while it is open.")
-@click.option(
-    "--only", "names", multiple=True, metavar="NAME", help="Only this extractor; may be given more than once."
-)
+@click.option("--only", "names", multiple=True, metavar="NAME", help="Use only this extractor; may be repeated.")
 @click.option("--anew", is_flag=True, help="Read everything again; earlier lines that are not found again are removed.")
 @shell.apply_option
 def extract_command(session: str | None, names: tuple[str, ...], anew: bool, apply: bool) -> None:
@@ -203,7 +201,7 @@ def list_() -> None:
 
 @jobs_command.command("run")
 @click.argument("names", nargs=-1, metavar="[JOB]...")
-@click.option("--due", is_flag=True, help="Those that are due, and no others.")
+@click.option("--due", is_flag=True, help="Run only the jobs that are due.")
 def run(names: tuple[str, ...], due: bool) -> None:
     """Run the named jobs, or those that are due."""
     if due == bool(names):

@@ -64,7 +64,7 @@ def add(subject: str, role: Role) -> None:
 @click.argument("subject")
 @shell.apply_option
 def remove(subject: str, apply: bool) -> None:
-    """Refuse SUBJECT from the next call on."""
+    """End the membership of SUBJECT, from the next call on."""
     with _members() as members:
         one = _one(members, subject)
         if apply:
@@ -78,7 +78,7 @@ def remove(subject: str, apply: bool) -> None:
 @members_command.command("log")
 @shell.limit_option(50, "How many, newest first.")
 def log(limit: int) -> None:
-    """List who read and wrote what, newest first; it has no content."""
+    """List who read and wrote what, newest first, without the content."""
     with _members() as members:
         found = members.log(members.workspace, limit)
     shell.print_list(
@@ -92,5 +92,5 @@ def log(limit: int) -> None:
 def _one(members: Members, subject: str) -> Member:
     found = next((one for one in members.all(members.workspace) if one.subject == subject), None)
     if found is None:
-        raise NotFound(f"{subject!r} is no member of {members.workspace}; `members list` shows the members")
+        raise NotFound(f"{subject!r} is not a member of {members.workspace}; `members list` shows the members")
     return found

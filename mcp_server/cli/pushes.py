@@ -34,11 +34,11 @@ EVENTS = {"SessionStart": "a window begins", "UserPromptSubmit": "a prompt"}
 
 
 @shell.command("last", "last", "last --watch", "last --session ses_1f2e --json")
-@click.option("--session", help="Of this conversation (default: of any).")
+@click.option("--session", help="Only this conversation (default: all).")
 @click.option("--watch", is_flag=True, help="Show each decision when it is made, until Ctrl+C.")
 def last_command(session: str | None, watch: bool) -> None:
-    """Show the exact text that was last added to a prompt, and why; what its session got before; and why nothing was
-    added since."""
+    """Show the exact text that was last added to a prompt, and why; the texts that its session got before; and why
+    nothing was added since."""
     if watch:
         _watch(session)
         return
@@ -51,7 +51,7 @@ def last_command(session: str | None, watch: bool) -> None:
         words = {one["id"]: passages.turn(one["id"]) or passages.of(one["id"], one.get("title", "")) for one in shown}
         return found, {place: one.text for place, one in words.items()}
 
-    # A hook that found no server has left its report in the queue.
+    # `fresh` also handles the queue: a hook that found no server has put its report there.
     records, words = shell.with_memory(ask, fresh=True)
     added = [number for number, record in enumerate(records) if record.get("decision") == "injected"]
     last = records[added[0]] if added else None
@@ -143,8 +143,8 @@ def _reason(record: Mapping[str, Any]) -> str:
         return str(record.get("why"))
     count = int(record.get("passages") or 0)
     if record.get("event") == "SessionStart":
-        alone = ", as it was stored on disk: no server was running yet" if "no server" in str(record.get("why")) else ""
-        return f"a window begins: the brief, which says who you are, what lasts and what was last worked on{alone}"
+        alone = ", read from disk because no server was running yet" if "no server" in str(record.get("why")) else ""
+        return f"a window begins: the brief, with who you are, lasting knowledge and the latest work{alone}"
     topics = sum(bool(one.get("included")) and one.get("slot") == "topics" for one in record.get("considered") or ())
     wrong = any(one.get("included") and one.get("slot") == "corrections" for one in record.get("considered") or ())
     said = ["one passage is relevant to the prompt" if count == 1 else f"{count} passages are relevant to the prompt"]
@@ -194,7 +194,9 @@ def pause_command(project: str | None, here: bool, duration: timedelta | None, e
 
     made = shell.with_memory(act)
     how_to_end = "" if made.until else "; `context-manager pause --end` ends it"
-    shell.print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{how_to_end}")
+    shell.print_result(
+        made, f"{made.words}: nothing is pushed into prompts, but conversations are recorded{how_to_end}"
+    )
 
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:

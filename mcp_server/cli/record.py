@@ -59,7 +59,7 @@ def import_command(path: Path, format_name: str, project: str | None, name: str 
         shell.print_result(imported, imported.markdown)
         return
     if format_name == "auto" and shell.memory_exists(path):
-        raise Invalid(f"{path} is the folder of a memory: import what `export` writes of it, or give its --format")
+        raise Invalid(f"{path} is the folder of a memory: `export` it and import the result, or give its --format")
 
     async def read(memory: Memory) -> tuple[ImportReport, list[str]]:
         chosen = None if format_name == "auto" else cast(Format, format_name)
@@ -76,8 +76,9 @@ def import_command(path: Path, format_name: str, project: str | None, name: str 
 def export_command(target: Path) -> None:
     """Write the whole memory to TARGET, a new folder or a .zip, which `import` reads.
 
-    It has all files, the state and the history, so that a memory moves to another machine, to a team's PostgreSQL, or
-    from there into a folder. The index and what belongs to this machine (settings, installed clients) are not in it.
+    The export contains all files, the state and the history. With it you can move a memory to another machine, to a
+    team's PostgreSQL, or from there into a folder. It does not contain the index, or what belongs to this machine
+    (settings, installed clients).
     """
     place = target.expanduser().absolute()
     with shell.progress("Exporting"):
@@ -92,7 +93,7 @@ def given_or_piped(argument: str | None) -> str:
 
     Raises:
         click.UsageError: there is no argument and stdin is the keyboard.
-        Invalid: what is piped in is not UTF-8.
+        Invalid: stdin is not UTF-8.
     """
     if argument is not None and argument != "-":
         return argument
@@ -157,7 +158,7 @@ def time_of(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--model", help="Which model answers.")
 @click.option("--channel", help="Where it was said (default: context-manager).")
 @click.option("--context-tokens", type=click.IntRange(0), help="Tokens in the client's context, as the client says.")
-@click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
+@click.option("--important", is_flag=True, help="Never drop it from the live context.")
 def observe_command(content: str | None, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
     turn = NewTurn(content=given_or_piped(content), **options)
@@ -206,7 +207,7 @@ def remember_command(content: str | None, **options: Any) -> None:
             done = await remember(memory, fact, shell.caller())
         except NeedsProject as error:
             raise Invalid(f"{error}; or name the project: --project NAME") from error
-        if done.diff:  # without a server a hook reads index and brief from disk
+        if done.diff:  # if no server runs, a hook reads the index and the brief from disk
             await catch_up(memory)
             await briefs.refresh(memory)
         return done

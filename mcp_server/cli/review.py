@@ -38,7 +38,7 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
     target = ForgetTarget(text=text, lines=_range(lines), **options)
     nothing_named = not any((text, options["turn"], options["session"], options["path"], options["secrets"]))
     if nothing_named and not apply:
-        raise click.UsageError("say what to forget: TEXT, --turn SESSION#N, --session ID, --path PATH or --secrets")
+        raise click.UsageError("give TEXT, --turn SESSION#N, --session ID, --path PATH or --secrets")
 
     async def act(memory: Memory) -> list[Receipt]:
         if nothing_named:
@@ -74,7 +74,7 @@ def _range(lines: str | None) -> tuple[int, int] | None:
 @shell.apply_option
 @click.option("--anyway", is_flag=True, help="Also if the file has changed since.")
 def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool) -> None:
-    """Show what agents want to write into identity and topics; accept or reject it."""
+    """Show changes of identity and topics that agents propose; accept or reject them."""
     if proposal and every:
         raise click.UsageError("name a proposal, or --all, not both")
     if (apply or reject) and not (proposal or every):
@@ -91,7 +91,7 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
                 await review.reject(memory, number)
                 done.append(f"{number}: dropped; {path} stays as it is")
             elif every and (one.problem or (one.changed and not anyway)):
-                why = one.problem or "the file has changed since: see it, then --apply --anyway"
+                why = one.problem or "the file has changed since: look at it, then use --apply --anyway"
                 done.append(f"{number}: not written: {why}")
             else:
                 written = await review.approve(memory, number, anyway=anyway)
@@ -106,7 +106,7 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
     for one in found:
         named = one.proposal
         said = [f"{named.id}  {named.path}, proposed {shell.moment(named.at)} by {named.by or 'an agent'}"]
-        said += ["  the file has changed since; this is what it would do now"] if one.changed else []
+        said += ["  the file has changed since; the diff shows the change as it would be now"] if one.changed else []
         said += [f"  cannot be written: {one.problem}"] if one.problem else []
         shell.print_text("\n".join([*said, *(f"    {line}" for line in one.diff.splitlines())]))
     for line in done:
@@ -121,7 +121,7 @@ PROPOSAL_KEYS = "[k]eep (write it)  [f]orget (delete it)  [s]kip  [q]uit"
 
 @shell.command("review", "review")
 def review_command() -> None:
-    """Go through new lines of the pages, and what agents propose, one key each.
+    """Go through new lines of the pages, and agents' proposals; press one key for each.
 
     keep: the line stays, and is not shown again. edit: your words replace it. move: to another section of its page.
     remove: moves the line to the archive of its page, and it does not come back. forget: deletes every copy of it, also
@@ -182,7 +182,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
         elif key == "e":
             await review.correct(memory, line, _new_words(line.entry.said))
         elif key == "m" and not is_page(line.path):
-            click.echo("  a line of this page has only one place")
+            click.echo("  lines of this page cannot be moved")
             return False
         elif key == "m":
             named = {section[0].lower(): section for section in review.SECTIONS}
@@ -204,7 +204,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
 
 
 def _new_words(said: str) -> str:
-    """Asks for the new words of a line. Where Python has `readline`, the answer begins with the old ones."""
+    """Asks for the new words of a line, and returns them. If Python has `readline`, the old words can be edited."""
     try:
         import readline
     except ImportError:  # Windows

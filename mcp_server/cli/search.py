@@ -23,20 +23,22 @@ CATEGORIES = get_args(Category)
     "search boiler --session ses_1f2e",
 )
 @click.argument("query", nargs=-1, required=True)
-@shell.limit_option(10, "Passages at most.", 100)
+@shell.limit_option(10, "Maximum number of passages.", 100)
 @shell.choice_option(
     "--category", values=CATEGORIES, about=f"Only this kind of file: {', '.join(CATEGORIES)}.", metavar="CATEGORY"
 )
-@shell.choice_option("--scope", values=["project", "all"], about="project: this one and what is global.", default="all")
+@shell.choice_option(
+    "--scope", values=["project", "all"], about="project: this project and global files.", default="all"
+)
 @shell.choice_option(
     "--mode", values=["hybrid", "keyword", "vector"], about="By words, by meaning, or both.", default="hybrid"
 )
 @click.option("--session", help="Only this conversation.")
-@click.option("--project", help="As from this project (default: the folder's own).")
-@click.option("--since", help="Only what is as new as this date.")
-@click.option("--until", help="Only what is as old as this date.")
+@click.option("--project", help="Search for this project (default: that of the folder).")
+@click.option("--since", help="Only passages from this date on.")
+@click.option("--until", help="Only passages up to this date.")
 def search_command(query: tuple[str, ...], project: str | None, **options: Any) -> None:
-    """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
+    """Find passages by words and meaning. QUERY may have "phrases", -without, category:journal, since:2026-01-31."""
 
     async def ask(memory: Memory) -> SearchAnswer:
         found = await project_asked(memory, shell.caller(), project)

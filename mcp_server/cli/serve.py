@@ -14,17 +14,17 @@ from mcp_server.cli.shell import chosen_workspace, examples
 @click.command("serve", epilog=examples("serve --http", "serve --http --port 0 --tools full"))
 @click.option("--http", is_flag=True, help="Streamable HTTP instead of stdio.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --http: where to listen.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 chooses a free port.")
 @click.option("--token", help="Bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token).")
-@click.option("--no-token", is_flag=True, help="Ask for no token; on loopback only.")
-@click.option("--hooks", is_flag=True, help="For a client whose hooks record and bring in the context.")
+@click.option("--no-token", is_flag=True, help="Require no token (loopback only).")
+@click.option("--hooks", is_flag=True, help="The client's hooks record the conversation and add the context.")
 @click.option(
-    "--tools", type=click.Choice(("core", "full")), default="core", show_default=True, help="full: also the less usual."
+    "--tools", type=click.Choice(("core", "full")), default="core", show_default=True, help="full: also the less common"
 )
 def serve_command(
     http: bool, host: str, port: int, token: str | None, no_token: bool, hooks: bool, tools: Literal["core", "full"]
 ) -> None:
-    """Start the MCP server, for a client that started this process or, with --http, for any on this machine."""
+    """Start the MCP server: for the client that started this process or, with --http, for any client."""
     from mcp_server.serve import NO_CLIENT, Serving, run
 
     if not http and sys.stdin.isatty():
@@ -36,7 +36,7 @@ def serve_command(
 @click.command("page", epilog=examples("page", "page --no-browser --port 8766"))
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port (default: a free one).")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-@click.option("--background", is_flag=True, help="Return at once; the page ends half an hour after the last look.")
+@click.option("--background", is_flag=True, help="Return at once; the page ends half an hour after its last use.")
 @click.option("--until-idle", is_flag=True, hidden=True, help="What --background starts.")
 def page_command(port: int, no_browser: bool, background: bool, until_idle: bool) -> None:
     """Look at the memory in the browser: what was added to prompts and why, what it knows, days, topics, problems.
@@ -62,9 +62,9 @@ def page_command(port: int, no_browser: bool, background: bool, until_idle: bool
 def hook_command(event: str | None) -> int:
     """Answer a hook of a client: its input comes as JSON on stdin, its output goes to stdout.
 
-    EVENT is SessionStart, UserPromptSubmit, PostToolUse, Stop, PreCompact, PostCompact or SessionEnd; without it the
-    input says. It never fails: whatever is wrong, it prints nothing and exits 0. With CONTEXT_MANAGER_HOOK_DEBUG=1 in
-    the environment it says on stderr why.
+    EVENT is SessionStart, UserPromptSubmit, PostToolUse, Stop, PreCompact, PostCompact or SessionEnd; the default is
+    the event that the input names. If anything goes wrong, the command prints nothing and exits with 0. With
+    CONTEXT_MANAGER_HOOK_DEBUG=1 in the environment it prints the reason on stderr.
     """
     from mcp_server.clients.hooks import command as hook
 

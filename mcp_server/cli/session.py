@@ -98,7 +98,7 @@ def end(session: str) -> None:
         ended = await end_session(memory, session)
         if memory.settings.lifecycle.extraction_trigger == "on_session_end":
             await extract_pending(memory)
-            await catch_up(memory, reads=True)  # without a server a hook reads index and brief from disk
+            await catch_up(memory, reads=True)  # if no server runs, a hook reads the index and the brief from disk
             await briefs.refresh(memory)
         return ended
 
@@ -109,7 +109,7 @@ def end(session: str) -> None:
 
 @shell.group("project", "project list", "project rename bakery ovens --apply")
 def project_command() -> None:
-    """List, rename and merge projects. Transcripts keep their keys: only the map changes, and can be changed back."""
+    """List, rename and merge projects. Transcripts do not change: only the mapping of their keys to projects does."""
 
 
 @project_command.command("list")
@@ -129,7 +129,7 @@ def project_list() -> None:
 @click.argument("new")
 @shell.apply_option
 def rename(old: str, new: str, apply: bool) -> None:
-    """Give OLD the name NEW; its folder moves along."""
+    """Rename the project OLD to NEW, with its folder."""
     if not apply:
         _show_change(shlex.join(("project", "rename", old, new)), old, f"{old} would be called {new}")
         return
@@ -142,7 +142,7 @@ def rename(old: str, new: str, apply: bool) -> None:
 @click.argument("into")
 @shell.apply_option
 def merge(source: str, into: str, apply: bool) -> None:
-    """Make everything of SOURCE belong to INTO."""
+    """Make the project SOURCE part of the project INTO."""
     if not apply:
         command = shlex.join(("project", "merge", source, into))
         _show_change(command, source, f"{source} would become part of {into}", into)
@@ -158,7 +158,7 @@ def merge(source: str, into: str, apply: bool) -> None:
 
 
 def _show_change(command: str, slug: str, change: str, into: str | None = None) -> None:
-    """Prints what a change of a project, which may go `into` another one, would affect. Raises NotFound if there is no
+    """Prints what renaming a project, or merging it `into` another one, would affect. Raises NotFound if there is no
     such project."""
     known = {project.slug: project for project in shell.with_memory(list_projects)}
     for one in (slug, into or slug):

@@ -1,4 +1,4 @@
-"""Shared by all commands: opens the workspace, and prints answers as text for people or as JSON for programs."""
+"""Functions for all commands: open the workspace, and print results as text for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def with_memory(
     settings: Mapping[str, str] | None = None,
     title: str | None = None,
 ) -> T:
-    """Returns what `act` returns for the memory of `--workspace`.
+    """Opens the memory of `--workspace`, and returns the result of `act` for it.
 
     Args:
-        fresh: brings the index up to date first.
+        fresh: updates the index first, and handles the queue of hooks' events.
         if_missing: what to do if there is no memory. Only commands that record pass "create".
         settings: settings for this command only, named as in the environment.
-        title: what `progress` shows while `act` works.
+        title: the title of the progress bar while `act` works.
     """
     import anyio
 
@@ -56,7 +56,7 @@ def with_memory(
         environ = {**os.environ, **(settings or {})}
         async with open_memory(option, environ, if_missing=if_missing) as memory:
             if fresh:
-                with progress("Reading what has changed"):
+                with progress("Reading changes"):
                     await catch_up(memory)
             with progress(title) if title else nullcontext():
                 return await act(memory)
@@ -65,7 +65,7 @@ def with_memory(
 
 
 def from_memory(read: Callable[[Memory], T], *, if_missing: IfMissing = "refuse") -> T:
-    """Returns what the synchronous function `read` returns for the memory of `--workspace`."""
+    """Opens the memory of `--workspace`, and returns the result of the synchronous function `read` for it."""
 
     async def act(memory: Memory) -> T:
         return read(memory)
@@ -154,7 +154,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of commands with the option `--json`."""
 
     command_class = Command
 
@@ -254,8 +254,8 @@ def print_table(
 ) -> None:
     """Prints a table, or one paragraph per row if the terminal is too narrow.
 
-    Columns in `right` are numbers; cells of columns in `whole` are never broken, so that they can be copied. Cells are
-    text, never markup, without control characters.
+    Columns in `right` are numbers; cells of columns in `whole` are never broken, so that they can be copied. Markup in
+    cells is printed as it is, and control characters are escaped.
     """
     from rich.text import Text
 
@@ -329,18 +329,18 @@ def moment(at: datetime | None) -> str:
 
 
 PATIENCE = 1.0
-"""Seconds that may pass in silence."""
+"""Seconds after which the progress bar appears."""
 
 
 class ShowProgress(Protocol):
-    """Shows how much of a work is done."""
+    """Updates a progress bar."""
 
     def __call__(self, done: float, total: float, label: str = "", /) -> None: ...
 
 
 @contextmanager
 def progress(title: str) -> Iterator[ShowProgress]:
-    """Shows on a terminal that work is going on, after the first second. Gives a function that shows how far it is."""
+    """Shows a progress bar on a terminal, from PATIENCE seconds on. Yields a function that updates the bar."""
     if not sys.stderr.isatty():
         yield lambda done, total, label="", /: None
         return

@@ -1,6 +1,6 @@
 """The entry point of the command `context-manager`.
 
-`hook` runs without click, whose import takes long for a prompt that waits. All other commands run with click.
+`hook` runs without click, because importing click would delay the user's prompt. All other commands run with click.
 """
 
 from __future__ import annotations

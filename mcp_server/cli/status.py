@@ -41,7 +41,7 @@ VIEWS = {
 )
 @click.pass_context
 def status_command(context: click.Context) -> None:
-    """Show what this memory holds, and what is wrong with it; a subcommand shows one part."""
+    """Show the contents of this memory, and its problems; a subcommand shows one part."""
     if context.invoked_subcommand is None:
         _report("all", None)
     elif shell.as_json():
@@ -81,12 +81,12 @@ LONGEST_TITLE = 40
 
 
 @status_command.command("gauges")
-@click.option("--session", help="Of this conversation, also when it has ended (default: of all open ones).")
+@click.option("--session", help="Only this conversation, even if it has ended (default: all open ones).")
 @click.option(
     "--notify-if-pct",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Say something only about those that are fuller, such as 0.5: for cron, which mails what is printed.",
+    help="Print only conversations that are fuller, such as 0.5. Made for cron, which mails any output.",
 )
 def gauges(session: str | None, notify_if_pct: float | None) -> None:
     """Show how full each open conversation's context is."""
@@ -123,16 +123,16 @@ def _gauge(share: float | None, tokens: int | None, limit: int) -> str:
 
 
 @status_command.command("costs")
-@click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="So far back.")
+@click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="The number of days to show.")
 def costs_(days: int) -> None:
     """Show the costs of LLM calls by purpose and day."""
     found = shell.with_memory(lambda memory: costs(memory, days))
     if shell.printed_as_json(found):
         return
     if not found.days and found.provider == "none":
-        click.echo("Nothing: no LLM is asked (llm.provider is none), and everything works without one.")
+        click.echo("No costs: no LLM is configured (llm.provider is none). Everything works without one.")
     elif not found.days:
-        click.echo(f"Nothing since {found.since}: {found.provider} was not asked.")
+        click.echo(f"No costs since {found.since}: {found.provider} was not called.")
     else:
         columns = ("calls", "failed", "tokens in", "tokens out", "cost")
         for title, of_title in (("purpose", found.purposes), ("day", found.days)):
@@ -169,8 +169,8 @@ def start_of(context: click.Context, parameter: click.Parameter, value: str | No
 def logs_(session: str | None, since: datetime | None) -> None:
     """Show why chunks were dropped, and what that saved.
 
-    For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
-    a day, and compare.
+    For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, keep
+    working for a day, and compare.
     """
 
     async def ask(memory: Memory) -> tuple[dict[str, Any], str]:
@@ -182,7 +182,7 @@ def logs_(session: str | None, since: datetime | None) -> None:
         return
     if not any(found["lines"].values()):
         click.echo(
-            "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` says how full it is.)"
+            "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` shows the fill level.)"
         )
     else:
         _print_tuning(found)
@@ -198,7 +198,7 @@ def _print_tuning(found: Mapping[str, Any]) -> None:
     _print_counts("Why chunks were dropped", stats["reasons"])
     if any(one["count"] for one in stats["scores"]):
         bins = {f"{one['start']:.1f}-{one['end']:.1f}": one["count"] for one in stats["scores"]}
-        _print_counts("Scores of what was dropped", bins)
+        _print_counts("Scores of dropped chunks", bins)
         click.echo(f"threshold used: {', '.join(f'{threshold:g}' for threshold in stats['thresholds']) or 'none'}")
     columns = ("count", "total", "least", "median", "mean", "most")
     rows = [
@@ -209,14 +209,14 @@ def _print_tuning(found: Mapping[str, Any]) -> None:
     if rows:
         shell.print_table(("", "times", *columns[1:]), rows, title="Tokens saved", right=("times", *columns[1:]))
         if stats["summarised"]:
-            click.echo(f"{stats['summarised']:,} chunks were summarised, their originals are in cold storage")
-    _print_counts("What came back", stats["recovered"])
+            click.echo(f"{stats['summarised']:,} chunks were summarized; their originals are in cold storage")
+    _print_counts("Dropped chunks that came back", stats["recovered"])
     dropped, came = sum(stats["reasons"].values()), sum(stats["recovered"].values())
     if dropped and came:
         soon = f"{stats['soon'] / dropped:.0%} within ten exchanges"
-        click.echo(f"{came / dropped:.0%} of what was dropped came back, {soon}: too early a drop")
+        click.echo(f"{came / dropped:.0%} of the dropped chunks came back, {soon}: these were dropped too early")
     knobs = ", ".join(f"{name} {value:g}" for name, value in found["knobs"].items())
-    click.echo(f"\nset now: {knobs}; fullest it was: {stats['highest_pct']:.0%}")
+    click.echo(f"\ncurrent settings: {knobs}; fullest context: {stats['highest_pct']:.0%}")
 
 
 def _print_counts(title: str, counts: Mapping[str, int]) -> None:
@@ -227,16 +227,16 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
 
 
 @status_command.command("clarity")
-@click.option("--session", help="Of this conversation (default: the one with the latest message).")
+@click.option("--session", help="The conversation (default: the one with the latest message).")
 @click.option("--scores", "shown", flag_value="scores", help="Every item with its score and the terms of the score.")
-@click.option("--stats", "shown", flag_value="stats", help="How much is counted, and what of it stays.")
+@click.option("--stats", "shown", flag_value="stats", help="How many items are counted, and how many stay.")
 def clarity(session: str | None, shown: str | None) -> None:
     """Show the subjects of a conversation, highest score first."""
     found = shell.with_memory(lambda memory: view(memory, shown or "status", session))
     if shell.as_json() or shown != "scores":
         shell.print_result(found, found.markdown)
     elif not found.data["scores"]:
-        click.echo("No items yet: a user's message names them.")
+        click.echo("No items yet: they come from the user's messages.")
     else:
         title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
         right = ("said", "referred to", "silent", "score")

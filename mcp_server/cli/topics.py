@@ -21,7 +21,7 @@ from mcp_server.topics.topic import Direction
 AROUND = 24
 """Characters of the message that are shown before and after what matched."""
 MOST_OUT = 12
-"""Topics that stay out which are shown; --all shows every one."""
+"""Number of topics shown that are not activated; --all shows every one."""
 
 
 session_option = click.option("--session", help="In this conversation (default: the one with the latest message).")
@@ -36,12 +36,12 @@ def topics_command() -> None:
 @click.argument("message")
 @click.option("--output", "as_output", is_flag=True, help="As if an agent had said it.")
 @click.option("--file", "files", multiple=True, help="A file that the message's tools touched (for glob triggers).")
-@click.option("--text", "show_text", is_flag=True, help="Also print what would come into the context.")
+@click.option("--text", "show_text", is_flag=True, help="Also print the text that would be added.")
 @click.option("--all", "show_all", is_flag=True, help="Show every topic that was considered.")
 def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool, show_all: bool) -> None:
     """Show which topics MESSAGE would activate, and why. Writes nothing.
 
-    Where an LLM is set up, the gate asks it, as it would in a conversation.
+    If an LLM is configured, the gate asks it, as in a conversation.
     """
     direction: Direction = "output" if as_output else "input"
     found = shell.with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
@@ -134,7 +134,9 @@ USEFUL = {True: "yes", False: "no", None: ""}
 @topics_command.command("log")
 @click.option("--topic", help="Only of this topic.")
 @click.option("--session", help="Only of this conversation.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most decisions shown.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of decisions."
+)
 def log(topic: str | None, session: str | None, limit: int) -> None:
     """List the last decisions about topics, newest first."""
 
@@ -148,7 +150,7 @@ def log(topic: str | None, session: str | None, limit: int) -> None:
 
     shell.print_list(
         shell.with_memory(ask),
-        "No decision is logged. (`context-manager topics test MESSAGE` shows how one comes about)",
+        "No decision is logged. (`context-manager topics test MESSAGE` shows how decisions are made.)",
         ("at (UTC)", "topic", "", "score", "matched", "why", "useful"),
         lambda line: (
             str(line.get("timestamp", ""))[:16].replace("T", " "),

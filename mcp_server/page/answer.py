@@ -58,7 +58,7 @@ def mark_of(text: str) -> str:
 
 
 def number_in(text: str | None, default: int = 0) -> int:
-    """Returns the number that a field of a form or address has, or `default`."""
+    """Returns the number in a form field or query parameter, or `default`."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else default
 
 

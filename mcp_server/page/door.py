@@ -1,12 +1,12 @@
 """Access to the page: admits only the browser that this user opened.
 
-A one-time code is valid for CODE_SECONDS. It travels in the fragment of an address, which no server log and no
-`Referer` has. The page at `/open` posts it and gets a cookie. The cookie's name has the port, because browsers send
-cookies to every port of a host.
+A one-time code is valid for CODE_SECONDS. It is in the fragment of an address, which appears in no server log and no
+`Referer` header. The page at `/open` posts the code and gets a cookie. The cookie's name contains the port, because
+browsers send cookies to every port of a host.
 
-Every request is checked: its Host is ours (a rebound name is not); an unsafe method comes from our own page, by both
-`Sec-Fetch-Site` and `Origin` (other ports of this machine are the same *site*); anything else than the door and its
-files needs the cookie.
+Every request is checked. Its Host must be ours, which prevents DNS rebinding. An unsafe method must come from our own
+page, by both `Sec-Fetch-Site` and `Origin` (other ports of this machine are the same *site*). All paths except `/open`
+and `/static/` need the cookie.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
-    # Nothing for other sites. With "no-referrer" browsers send our own forms with `Origin: null`.
+    # Sends no referrer to other sites. With "no-referrer" browsers would send our own forms with `Origin: null`.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -129,10 +129,10 @@ def _refusal(request: Request, door: Door) -> Response | None:
     """Returns the response to a request that is not allowed, or None if it is allowed."""
     hosts = request.headers.getlist("host")
     if len(hosts) != 1 or hosts[0].lower() not in door.hosts:
-        return PlainTextResponse("This address is not one of this page's names.", 421)
+        return PlainTextResponse("This page is not served under this host name.", 421)
     is_own = request.headers.get("origin") == f"http://{hosts[0].lower()}"
     if request.method not in SAFE and not (is_own and request.headers.get("sec-fetch-site") == "same-origin"):
-        return PlainTextResponse("Only this page itself may change anything.", 403)
+        return PlainTextResponse("Changes are accepted only from this page itself.", 403)
     path = request.url.path
     if path == "/open" or path.startswith("/static/"):
         return None

@@ -46,7 +46,7 @@ async def show_search(page: Page) -> Response:
     project = query.get("project", "")
     speaker = query.get("speaker", "")
     if speaker not in SPEAKERS:
-        raise Invalid(f"speaker {speaker!r} is none of user and agent")
+        raise Invalid(f"speaker {speaker!r} is not one of user and agent")
     results: list[Result] = []
     notes: Sequence[str] = ()
     trouble = ""
@@ -88,7 +88,7 @@ async def show_passage(page: Page) -> Response:
     path = _path(page)
     turns = await run_sync(Passages(page.memory).turns, path)
     if not turns or not path.startswith(CONVERSATIONS):
-        raise NotFound("this conversation is not there any more; it was forgotten, or it moved")
+        raise NotFound("this conversation no longer exists; it was forgotten or moved")
     meant = _meant(turns, page.query)
     place = turns.index(meant)
     whole = bool(page.query.get("all"))
@@ -118,7 +118,7 @@ async def show_file(page: Page) -> Response:
         raise NotFound(f"{path} is not shown here; `context-manager read` prints it")
     lines = await run_sync(Passages(page.memory).lines, path)
     if not lines:
-        raise NotFound(f"{path} is not there any more, or it is empty")
+        raise NotFound(f"{path} no longer exists, or is empty")
     line = number_in(page.query.get("line"), 1)
     first = max(0, line - 1 - MAX_LINES // 2)
     return page.show(
@@ -127,7 +127,7 @@ async def show_file(page: Page) -> Response:
 
 
 async def show_source(page: Page) -> Response:
-    """Redirects to the message that the source of a line, `TRANSCRIPT#TURN`, names."""
+    """Redirects to the message `TRANSCRIPT#TURN`, which is the source of a line."""
     path, _, turn = page.query.get("of", "").rpartition("#")
     return RedirectResponse(f"/find/passage?{urlencode({'path': path, 'turn': turn})}", 303)
 
@@ -135,7 +135,7 @@ async def show_source(page: Page) -> Response:
 def _path(page: Page) -> str:
     path = page.query.get("path", "")
     if not path:
-        raise Invalid("the address names no file")
+        raise Invalid("the address has no `path` of a file")
     return page.memory.files.relative(path)
 
 

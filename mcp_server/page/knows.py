@@ -1,7 +1,7 @@
 """The screen "What it knows": the lines of the pages with their sources, proposals, and changes by hand.
 
-A change made here runs the function of the corresponding command: `review`, `approve` or `forget`. Each form carries a
-hash of the line that it shows. If the file has another line by then, the change is refused, and the page says so.
+A change made here runs the function of the corresponding command: `review`, `approve` or `forget`. Each form contains a
+hash of the line that it shows. If the line has changed since then, the change is refused with a message.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def show_lines(page: Page) -> Response:
     memory, query = page.memory, page.query
     view, project, words = query.get("view", ""), query.get("project", ""), query.get("q", "").strip()
     if view and view not in VIEWS:
-        raise Invalid(f"view {view!r} is none of {', '.join(VIEWS)}")
+        raise Invalid(f"view {view!r} is not one of {', '.join(VIEWS)}")
     found = await run_sync(_lines, memory)
     if project:
         found = [one for one in found if one.project == project]
@@ -148,7 +148,7 @@ def _find_line(memory: Memory, form: dict[str, str]) -> PageLine:
     lines = (_line(path, entry, split.body_line) for entry in entries(split.body))
     same = [line for line in lines if line.mark == mark]
     if not same:
-        raise Conflict("this line has changed or gone since you saw it; go back, and look at it as it is now")
+        raise Conflict("this line was changed or removed since you opened it; go back, and look at it again")
     return min(same, key=lambda line: abs(line.first - number_in(form.get("first"))))
 
 
@@ -170,12 +170,12 @@ async def change_line(page: Page) -> Response:
     line = await run_sync(_find_line, page.memory, form)
     if form.get("how") == "remove":
         if line.path == MEMORY and line.entry.sources:
-            raise Invalid("this line repeats one of another page; remove it there")
+            raise Invalid("this line is a copy of a line on another page; remove it there")
         await review.remove(page.memory, review.Unreviewed(line.path, line.entry))
         return page.back(form, "/knows", "Removed. The line is in the archive, and does not come back.")
     text = form.get("text", "").strip()
     if not text:
-        raise Invalid("the text is empty; to take a line off its page, remove it")
+        raise Invalid("the text is empty; to delete a line, use “Remove it”")
     section = line.entry.section
     if form.get("how") == "supersede":
         newer = NewFact(
@@ -214,7 +214,7 @@ async def decide(page: Page) -> Response:
     if form.get("verdict") == "approve":
         (found,) = await review.waiting(page.memory, number)
         if form.get("mark") != found.mark:
-            raise Conflict("this change is not the one that you saw; go back, and look at it as it is now")
+            raise Conflict("this change differs from the one that you saw; go back, and look at it again")
         done = await review.approve(page.memory, number, anyway=found.changed)
         said = f"Approved: {done.path} is {done.action}."
     elif form.get("verdict") == "reject":
@@ -270,13 +270,13 @@ def _target(memory: Memory, given: dict[str, str]) -> tuple[ForgetTarget, Words]
     if path.startswith(CONVERSATIONS):
         placed = passages.turn_at(path, number_in(given.get("line")))
         if placed is None:
-            raise NotFound("this message is not there any more")
+            raise NotFound("this message no longer exists")
         words = Words(placed.turn.content, path, placed.start, placed.end, placed.turn.name or placed.turn.role)
         return ForgetTarget(turn=f"{memory.transcripts.head(path).session_id}#{placed.turn.number}"), words
     first, last = number_in(given.get("first")), number_in(given.get("last"))
     rows = passages.lines(path)[max(0, first - 1) : last] if first else []
     if not rows:
-        raise NotFound("these lines are not there any more")
+        raise NotFound("these lines no longer exist")
     return ForgetTarget(path=path, lines=(first, last)), Words("\n".join(rows), path, first, last)
 
 

@@ -79,7 +79,7 @@ async def show_list(page: Page) -> Response:
     memory, query = page.memory, page.query
     kind, before = query.get("kind", "all"), query.get("before", "")
     if kind not in KINDS:
-        raise Invalid(f"kind {kind!r} is none of {', '.join(KINDS)}")
+        raise Invalid(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     version = await run_sync(_version, memory)
     live = page.request.url.path == "/now/live"
     if live and query.get("seen") == version:
@@ -132,7 +132,7 @@ async def pause(page: Page) -> Response:
     form = await page.form()
     chosen = PAUSES.get(form.get("for", ""))
     if chosen is None:
-        raise Invalid(f"a pause lasts {', '.join(words for words, _ in PAUSES.values())}")
+        raise Invalid(f"the length of a pause is one of {', '.join(words for words, _ in PAUSES.values())}")
     made = await windows.pause(page.memory, None, timedelta(minutes=chosen[1]) if chosen[1] else None)
     await briefs.refresh(page.memory)
     return page.back(form, "/now", f"Pushing is {made.words}. Conversations are still recorded.")
@@ -159,7 +159,7 @@ async def never_push(page: Page) -> Response:
 
 
 def _version(memory: Memory) -> str:
-    """Returns the version of both logs, which differs after every change."""
+    """Returns the version of both logs, which changes with every new record."""
     places = [memory.files.version(f"{logs.FOLDER}/{kind}.jsonl") for kind in (PUSHED, COMPILED)]
     return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
 
@@ -192,14 +192,14 @@ def _prompt(record: Mapping[str, Any]) -> str:
 
 
 def parts_of(record: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Returns the tokens of a record by kind of source, and those of headings and separators if they do not add up."""
+    """Returns the tokens of a record by kind of source, and the rest of its tokens as `headings`."""
     parts = by_kind(record.get("considered") or ())
     rest = int(record.get("tokens") or 0) - sum(count for _, count in parts)
     return [*parts, ("headings", rest)] if rest > 0 and parts else parts
 
 
 def largest_sum(shown: Iterable[Candidate]) -> float:
-    """Returns the largest sum of a candidate's terms, which fills a bar."""
+    """Returns the largest sum of a candidate's terms, which is the full width of a bar."""
     return max((sum(value for _, value in one.terms) for one in shown), default=0.0) or 1.0
 
 

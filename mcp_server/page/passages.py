@@ -82,7 +82,7 @@ class Passages:
             text = _part(placed, first, last) if placed else "\n".join(rows)
             if text.strip():
                 return text
-        raise NotFound("this passage is not there any more; it was changed or forgotten")
+        raise NotFound("this passage no longer exists; it was changed or forgotten")
 
     def turn(self, source: str) -> Words | None:
         """Returns the message `TRANSCRIPT#TURN`, or None if it does not exist."""

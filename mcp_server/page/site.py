@@ -39,7 +39,7 @@ FOLDERS = frozenset(
 
 
 def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
-    """Returns the page's application, behind its door. `memory` returns the open memory."""
+    """Returns the page's application, which only signed-in browsers can use. `memory` returns the open memory."""
 
     def answers(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -63,7 +63,7 @@ def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
             return HTMLResponse(rendered("open.html", with_token=door.token is not None))
         cookie = door.admit((await request.body()).decode("utf-8", "replace").strip())
         if cookie is None:
-            return PlainTextResponse("This address was used before, or it is too old.", 403)
+            return PlainTextResponse("This address was used before, or it has expired.", 403)
         answer = Response(status_code=204)
         answer.set_cookie(door.cookie, cookie, httponly=True, samesite="strict", path="/")
         return answer

@@ -113,7 +113,9 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 def _run_team(serving: Serving, environ: Mapping[str, str], address: str) -> None:
     """Serves all workspaces of a database over HTTP to their members. Raises Invalid if a setting is missing."""
     if serving.token or not serving.ask_token:
-        raise Invalid("--token and --no-token are for a memory in a folder: people sign in with OAuth (docs/team.md)")
+        raise Invalid(
+            "--token and --no-token are for a memory in a folder; team members sign in with OAuth (docs/team.md)"
+        )
     import anyio
 
     from mcp_server.serve import oauth
@@ -143,7 +145,7 @@ async def _entered(workspace: Path | str | None, environ: Mapping[str, str]) -> 
 def _number(environ: Mapping[str, str], variable: str, default: int) -> int:
     value = environ.get(variable) or str(default)
     if not value.isdecimal() or int(value) < 1:
-        raise Invalid(f"{variable}={value!r} is no whole number above 0")
+        raise Invalid(f"{variable}={value!r} is not a whole number above 0")
     return int(value)
 
 
@@ -189,10 +191,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     )
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP instead of stdio")
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    parser.add_argument("--port", type=int, default=8765, help="default: %(default)s; 0 takes a free one")
+    parser.add_argument("--port", type=int, default=8765, help="default: %(default)s; 0 chooses a free port")
     parser.add_argument("--token", help="bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token)")
-    parser.add_argument("--no-token", dest="ask_token", action="store_false", help="require no token; on loopback only")
-    parser.add_argument("--hooks", action="store_true", help="for a client whose hooks record and add the context")
+    parser.add_argument("--no-token", dest="ask_token", action="store_false", help="require no token (loopback only)")
+    parser.add_argument("--hooks", action="store_true", help="the client's hooks record, and add the context")
     parser.add_argument("--tools", choices=("core", "full"), default="core", help="full: also the less common tools")
     serving = Serving(**vars(parser.parse_args(arguments)))
     if not serving.http and sys.stdin.isatty():

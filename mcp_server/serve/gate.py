@@ -1,7 +1,7 @@
-"""Lets members of a team into their workspaces, within their roles; records and counts each call.
+"""Checks that callers are members of a team's workspace and have the needed role; records and counts each call.
 
-A workspace is open in this process from its first call until nobody uses it for a while. Memberships are read at each
-call, so that a revoked one has no effect from the next call on.
+This process opens a workspace at its first call, and closes it when it has been idle. Memberships are read at each
+call, so that a revoked membership is refused from the next call on.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COUNTED = frozenset(
         *("resources/templates/list", "prompts/list", "prompts/get", "completion/complete", "subscriptions/listen"),
     }
 )
-"""Methods that have a count of their own. A caller could invent any number of others."""
+"""Methods with their own label in the metrics. All others share one, because callers could invent any number."""
 
 RECHECK_SECONDS = 10.0
 """Seconds between checks whether a client that listens to changes is still a member."""
@@ -71,11 +71,9 @@ _SESSION = re.compile(r"session: (\S+)")
 _TRANSCRIPT = re.compile(r"(raw/conversations/\d+/\d+/\d+/\d+)-((?:ses_[0-9a-f]{12})?)\S*")
 
 _ADDRESS = re.compile(r"postgresql://\S*\?workspace=")
-"""The address of the database in a message. It is for the log: members cannot do anything about it."""
+"""The address of the database in an error message. Such a message goes only to the log; members get FAILED."""
 
-FAILED = (
-    "the database of this memory does not answer as it should; try again later, and tell the operator if it stays so"
-)
+FAILED = "the database of this memory failed; try again later, and tell the operator if it keeps failing"
 
 addressed: ContextVar[str | None] = ContextVar("addressed", default=None)
 """The workspace in the address of the request; None for the personal one."""
@@ -85,7 +83,7 @@ IDLE_SECONDS = 300.0
 """Seconds after which a workspace that nobody uses is closed in this process."""
 
 MOST_OPEN = 32
-"""Workspaces that one process keeps open if nobody uses them. Each has connections and threads of its own."""
+"""Above this number of open workspaces, the longest idle ones are closed: each has its own connections and threads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +155,7 @@ class Workspaces:
 
 @dataclass(slots=True)
 class Call:
-    """A call of a member: who calls, in which workspace and with which role, and the workspaces that it uses."""
+    """A member's call: the caller, the workspace, the caller's role in it, and the workspaces that the call uses."""
 
     principal: Principal
     workspace: str
@@ -176,7 +174,7 @@ class Call:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Makes this the call that `memory` and the others belong to, during the block."""
+        """Makes this the current call of `memory`, `personal`, `instructions` and `Bus` during the block."""
         token = _call.set(self)
         try:
             yield
@@ -195,7 +193,7 @@ async def memory() -> Memory:
 
 
 async def personal() -> Memory | None:
-    """Returns the caller's own memory; None if the call is in it."""
+    """Returns the memory of the caller's own workspace; None if the caller has none, or the call is in it."""
     call = _call.get()
     own = call.principal.personal
     if call.workspace == own or own not in call.principal.roles:
@@ -204,13 +202,13 @@ async def personal() -> Memory | None:
 
 
 def instructions() -> str:
-    """Returns the instructions for a client's model, with the workspace and what the user may do in it."""
+    """Returns the instructions for a client's model, with the workspace's name and the user's rights in it."""
     call = _call.get()
     if call.workspace == call.principal.personal:
         return f"{TEAM}\n\nWorkspace: your user's own."
     where = (
-        f"Workspace: {call.workspace}, shared. search also finds what is in the user's own workspace, and "
-        "compile_context adds who the user is, and their rules: those paths begin with ~/, and read takes them."
+        f"Workspace: {call.workspace}, shared. search also searches the user's own workspace, and compile_context "
+        "adds the user's identity and rules from there. Those paths begin with ~/; read accepts them."
     )
     if call.role == "reader":
         where += " The user may read here, but not write: do not call observe, remember, anchor or checkpoint."
@@ -218,7 +216,7 @@ def instructions() -> str:
 
 
 class Bus:
-    """Passes each subscription to the bus of the workspace that its caller is in."""
+    """Passes events and subscriptions on to the bus of the current call's workspace."""
 
     async def publish(self, event: ServerEvent) -> None:
         await _call.get().here.subscriptions.bus.publish(event)
@@ -232,12 +230,12 @@ async def watch(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Han
     """Middleware that tells the workspace which resources its clients listen to."""
     if ctx.method != "subscriptions/listen":
         return await call_next(ctx)
-    await memory()  # so that its changes are followed
+    await memory()  # opens the workspace, which then follows its changes
     return await _call.get().here.subscriptions.watch(ctx, call_next)
 
 
 class Gate:
-    """Middleware that lets members in, within their roles, and records each call."""
+    """Middleware that refuses callers who are not members or lack the needed role, and records each call."""
 
     def __init__(self, members: Members, workspaces: Workspaces) -> None:
         self._members = members
@@ -246,8 +244,8 @@ class Gate:
         """The tools that are offered, by name."""
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Answers a call, or refuses it with a sentence."""
-        if ctx.request_id is None:  # a notification: no handler of ours acts on one
+        """Passes a call on and returns its result, or refuses it with an explanation."""
+        if ctx.request_id is None:  # a notification: none of our handlers acts on it
             return await call_next(ctx)
         tool = "" if ctx.method != "tools/call" else _named(ctx) if _named(ctx) in self.tools else "unknown"
         began, outcome, who, where = time.perf_counter(), "error", None, addressed.get()
@@ -255,7 +253,7 @@ class Gate:
             principal = await self._principal()
             who, where = principal.id, where or principal.personal
             role = principal.roles.get(where)
-            if role is None:  # a stranger, whether or not the workspace exists
+            if role is None:  # the answer must not reveal whether the workspace exists
                 outcome = "refused"
                 raise MCPError(INVALID_REQUEST, NO_MEMBER.format(name=where, subject=principal.subject))
             call = Call(principal, where, role, self._workspaces)
@@ -271,7 +269,7 @@ class Gate:
                         raise MCPError(INVALID_REQUEST, str(error)) from error
                     said = [{"type": "text", "text": str(error)}]
                     return {"content": said, "isError": True, "resultType": "complete"}
-                # A client that has gone cancels the call, which may have changed something before: record that too.
+                # If the client disconnects, its call is canceled, but may have changed something: record it too.
                 except BaseException as error:
                     with anyio.CancelScope(shield=True), contextlib.suppress(MCPError):
                         await self._record(call, ctx, None, outcome)
@@ -296,7 +294,7 @@ class Gate:
         try:
             return await run_sync(self._members.sign_in, who.issuer, who.subject, who.name)
         except ContextManagerError as error:
-            log.warning("nobody can sign in: %s", error)
+            log.warning("a sign-in failed: %s", error)
             raise MCPError(INTERNAL_ERROR, FAILED) from error
 
     def _check_role(self, call: Call, ctx: ServerRequestContext[Any, Any]) -> None:
@@ -312,12 +310,12 @@ class Gate:
             needed = "writer" if str(action).strip().lower() in WRITING_ACTIONS else "reader"
         if not includes(call.role, needed):
             raise Refused(
-                f"{_named(ctx)} changes the memory, and your role in the workspace {call.workspace} is {call.role}: it "
-                f"needs the role {needed}, which an operator gives you. Searching and reading work."
+                f"{_named(ctx)} changes the memory and needs the role {needed}, but your role in the workspace "
+                f"{call.workspace} is {call.role}. An operator can give you that role. Searching and reading work."
             )
 
     async def _while_member(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serves a stream of changes until the client leaves, its token expires, or it is no member any more."""
+        """Serves a stream of changes until the client leaves, its token expires, or its membership ends."""
         until, where = signed_in().expires, _call.get().workspace
 
         async def check() -> None:
@@ -332,7 +330,7 @@ class Gate:
             result = await call_next(ctx)
             tasks.cancel_scope.cancel()
             return result
-        raise MCPError(INVALID_REQUEST, "you are not a member of this workspace any more, or your token has expired")
+        raise MCPError(INVALID_REQUEST, "you are no longer a member of this workspace, or your token has expired")
 
     async def _record(
         self, call: Call, ctx: ServerRequestContext[Any, Any], result: HandlerResult, outcome: str
@@ -340,8 +338,8 @@ class Gate:
         if ctx.method not in AUDITED:
             return
         params = ctx.session.client_params
-        # Without targets in the caller's own memory, and without the first words of a conversation, which are in the
-        # name of its transcript.
+        # Leave out targets in the caller's own memory, and shorten the names of transcripts: they contain the first
+        # words of the conversation.
         shared = (target for target in _targets(ctx.params or {}, result) if not target.startswith(OWN))
         shown = (_TRANSCRIPT.sub(r"\1-\2", target)[:LONGEST_TARGET] for target in shared)
         entry = AuditEntry(
@@ -355,9 +353,9 @@ class Gate:
         try:
             await run_sync(self._members.record, call.workspace, entry)
         except ContextManagerError as error:
-            log.warning("a call could not be entered in the audit log: %s", error)
+            log.warning("a call could not be written to the audit log: %s", error)
             raise MCPError(
-                INTERNAL_ERROR, "the call could not be entered in the audit log; check what it did"
+                INTERNAL_ERROR, "the call could not be written to the audit log; check what it did"
             ) from error
 
 
@@ -382,7 +380,7 @@ def _named(ctx: ServerRequestContext[Any, Any]) -> str:
 
 
 def _targets(params: Mapping[str, Any], result: HandlerResult) -> Iterator[str]:
-    """Yields what a call named, and what its answer shows: paths and sessions."""
+    """Yields the files, sessions and checkpoints in a call's arguments, and the paths and sessions in its result."""
     arguments = params.get("arguments")
     arguments = arguments if isinstance(arguments, dict) else {}
     more = arguments.get("more")

@@ -99,13 +99,13 @@ async def _record_webhook(memory: Callable[[], Awaitable[Memory]], request: Requ
     """Records one event on disk, and returns the answer. Checks no token."""
     place = _PATH.fullmatch(request.url.path)
     if place is None:
-        return JSONResponse({"error": "post to /webhook/SOURCE/EVENT; both are letters, digits and . : _ -"}, 404)
+        return JSONResponse({"error": "post to /webhook/SOURCE/EVENT; use only letters, digits and . : _ -"}, 404)
     if request.method != "POST":
-        return JSONResponse({"error": "only POST is taken here"}, 405)
+        return JSONResponse({"error": "only POST is allowed here"}, 405)
     try:
         body = (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
-        return JSONResponse({"error": f"the body is no UTF-8 text (byte {error.start})"}, 400)
+        return JSONResponse({"error": f"the body is not UTF-8 (byte {error.start})"}, 400)
     projects = request.query_params.getlist("project")
     try:
         done = await webhook(await memory(), place[1], place[2], body, projects[0] if projects else None)
@@ -120,7 +120,7 @@ def token_of(
 ) -> tuple[str, str]:
     """Returns the token that callers must send, and its source: the option, the environment, else the file `kept`.
 
-    Makes the file if it is missing, readable by this user only.
+    Creates the file if it is missing, readable by this user only.
     """
     if given:
         return given, "--token"
@@ -129,12 +129,12 @@ def token_of(
     try:
         for folder in (kept.parent.parent, kept.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Atomically: another server may be reading it, and this one may be killed.
+        # Write atomically: another server may be reading the file, and this one may be killed.
         durable.put(kept, f"{secrets.token_urlsafe(32)}\n".encode(), kept.name, new=True, mode=0o600)
     except Conflict:
         kept.chmod(0o600)
     except OSError as error:
-        raise Unavailable(f"no token could be kept in {kept} ({error.strerror}); pass one in {variable}") from error
+        raise Unavailable(f"the token cannot be stored in {kept} ({error.strerror}); pass one in {variable}") from error
     token = kept.read_text("ascii").strip()
     if not token:
         raise Refused(f"{kept} is empty; delete it, and the next start makes a new token")
@@ -143,7 +143,7 @@ def token_of(
 
 @dataclass(frozen=True, slots=True)
 class WebhookAccess:
-    """The token for webhooks, its source, and the most bytes of one webhook."""
+    """The token for webhooks, its source, and the maximum size of one webhook in bytes."""
 
     token: str
     source: str
@@ -173,8 +173,8 @@ def guarded(app: ASGIApp, token: str) -> ASGIApp:
 def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookAccess | None = None) -> ASGIApp:
     """Returns the ASGI application on `/mcp`. It checks Host, Origin (of a browser) and the token.
 
-    With `webhooks`, other programs may post events, with another token. On loopback the page is served too, and
-    the token opens it in a browser.
+    With `webhooks`, other programs may post events, with another token. On loopback with a token, it also serves the
+    page, and a browser signs in with the token.
     """
     names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
     written = sorted(f"[{name}]" if ":" in name else name for name in names)

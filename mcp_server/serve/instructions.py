@@ -15,7 +15,7 @@ _EMPTY = """\
 A long memory for conversations, kept as markdown files. Nothing is stored in it yet.
 
 {}
-- `remember` writes down what should last; `search` and `read` find particulars; `status` says how the memory is.
+- `remember` stores lasting knowledge; `search` and `read` find details; `status` reports the state of the memory.
 """
 
 FIRST = _EMPTY.format("""\
@@ -23,7 +23,7 @@ FIRST = _EMPTY.format("""\
 - `observe` records each message; its answer begins with `session: ID`: pass that ID in every later call.""")
 
 FIRST_WITH_HOOKS = _EMPTY.format("""\
-- This client's hooks record the conversation and bring in what is known: there is nothing that you must do for it.""")
+- This client's hooks record the conversation and add relevant memory: you need not do anything for that.""")
 
 
 def now(root: Path, local: Path | None, hooks: bool = False, folder: str | None = None) -> str:
@@ -64,9 +64,9 @@ _TOOLS = """\
 - When something should last, call remember once, with one self-contained sentence, its kind (decision, rule, fact,
   open, lesson, procedure, person) and, if an older line no longer holds or an open item is done, supersedes with the
   words of that line. Never secrets.
-- search looks further, for a name, a date, a phrase; read opens what it found.
-- When the user says that something must not get lost, call anchor with its name. prune shows what could leave a full
-  context, recover brings back what left. checkpoint writes down where this chat stands, to return to or go on from."""
+- search finds more: a name, a date, a phrase; read opens the results.
+- When the user says that something must not get lost, call anchor with its name. prune shows what could be removed from
+  a full context, recover brings it back. checkpoint saves the state of this chat, to return to it or continue it."""
 
 _RULES = f"""\
 - At the start of a chat, and when the subject changes, call compile_context with the user's message: it returns what is

@@ -1,4 +1,4 @@
-"""`context-manager page`: serves the page from a process of its own, and opens it in the browser."""
+"""`context-manager page`: serves the page from a separate process, and opens it in the browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mcp_server.serve.http import bound, web_server
 
 HOST = "127.0.0.1"
 IDLE_SECONDS = 30 * 60
-"""Seconds after its last request in which a page in the background ends. An open page asks every second."""
+"""Seconds without a request after which a page in the background ends. An open page sends a request every second."""
 
 UNTIL_IDLE = "--until-idle"
 OPENED = "The page is open in your browser."
@@ -37,7 +37,7 @@ NO_BROWSER = "No browser could be opened here. Run `context-manager page` in a t
 def run(
     workspace: Path | str | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool = False
 ) -> None:
-    """Serves the page until it is interrupted, or with `until_idle` until nobody has looked at it for a while.
+    """Serves the page until it is interrupted, or with `until_idle` until it has been idle for IDLE_SECONDS.
 
     Raises NotFound if there is no memory, Unavailable if the port is in use.
     """
@@ -46,12 +46,15 @@ def run(
 
 
 def run_in_background(workspace: Path | str | None) -> str:
-    """Starts the page in a process that outlives this one, and returns what that one said. Raises Unavailable."""
+    """Starts the page in a process that outlives this one, and returns that process's first line of output.
+
+    Raises Unavailable if the page does not open.
+    """
     chosen = ["--workspace", str(workspace)] if workspace else []
     command = "from mcp_server.cli.start import main; raise SystemExit(main())"
     started = subprocess.Popen(
         [sys.executable, "-c", command, *chosen, "page", UNTIL_IDLE],
-        env={**os.environ, "TERM": ""},  # without a terminal, browsers for terminals are no use
+        env={**os.environ, "TERM": ""},  # rules out browsers that run in a terminal
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -63,7 +66,9 @@ def run_in_background(workspace: Path | str | None) -> str:
         said = started.stdout.readline().strip()
     if said != OPENED:
         started.wait()
-        raise Unavailable(said.removeprefix("context-manager: ") or "the page did not start; `context-manager doctor`")
+        raise Unavailable(
+            said.removeprefix("context-manager: ") or "the page did not start; run `context-manager doctor`"
+        )
     started.returncode = 0  # the process keeps running; nothing waits for it
     return said
 
@@ -74,7 +79,7 @@ async def _serve(
     from mcp_server.app import catch_up, maintain, open_memory
 
     async with open_memory(workspace, environ, if_missing="refuse") as memory:
-        local = memory.disk.local  # before the port is taken: a memory without a folder has no page
+        local = memory.disk.local  # raises for a memory without a folder, before the port is opened
         listening = bound(HOST, port)
         door = Door(listening.getsockname()[1])
 
@@ -125,10 +130,10 @@ def _address(door: Door) -> str:
 
 
 def _open_browser(address: str, folder: Path) -> bool:
-    """Opens an address in the browser by a file that redirects to it: programs can read each other's arguments.
+    """Opens an address in the browser through a file that redirects to it. Returns False if there is no browser.
 
-    Returns False if there is no browser. The file is readable by this user only, and is deleted when its code is not
-    valid any more.
+    The address is not passed as an argument, because other programs can read the arguments of a process. The file is
+    readable by this user only, and is deleted when its code has expired.
     """
     handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="utf-8") as file:

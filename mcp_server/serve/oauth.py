@@ -35,7 +35,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures with a public key. A secret that the issuer shares with clients must not open a memory."""
 
 LEEWAY_SECONDS = 5
-"""Difference of clocks that is accepted."""
+"""Accepted difference between the issuer's clock and ours."""
 
 KEYS_SECONDS = 300.0
 """Seconds for which the issuer's keys are cached. An unknown key is looked up earlier, every 30 seconds at most."""
@@ -48,12 +48,12 @@ NAMES = ("name", "preferred_username", "email")
 
 
 class InvalidToken(Exception):
-    """The token is refused. The message says why, and has no part of the token."""
+    """The token is refused. The message gives the reason, and contains no part of the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """The settings: the issuer of tokens, the public address of this server, and what tokens must have."""
+    """The settings: the issuer of tokens, the public address of this server, and the required audience and scopes."""
 
     issuer: str
     url: str
@@ -87,7 +87,7 @@ def settings_of(environ: Mapping[str, str]) -> OAuth:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The person whose token the request has. `expires` is the token's last moment, in seconds since 1970."""
+    """The person whose token the request has. `expires` is when the token expires, in seconds since 1970."""
 
     issuer: str
     subject: str
@@ -96,7 +96,7 @@ class SignedIn:
 
 
 def signed_in() -> SignedIn:
-    """Returns whose token the current request has. Only for requests that `guarded` passed on."""
+    """Returns the person whose token the current request has. Works only in requests that `guarded` passed on."""
     token = get_access_token()
     assert token is not None
     claims = token.claims or {}
@@ -111,7 +111,7 @@ class Verifier:
         self._keys: jwt.PyJWKClient | None = None
 
     def verify(self, token: str) -> AccessToken:
-        """Returns what a valid token says. Raises InvalidToken, or Unavailable if the issuer does not answer."""
+        """Returns the content of a valid token. Raises InvalidToken, or Unavailable if the issuer does not answer."""
         if self._keys is None:
             self._keys = jwt.PyJWKClient(_keys_url(self._oauth.issuer), lifespan=KEYS_SECONDS, timeout=ISSUER_SECONDS)
         try:
@@ -159,7 +159,7 @@ def _keys_url(issuer: str) -> str:
                 found: dict[str, Any] = json.load(answer)
             if found.get("issuer") == issuer and isinstance(found.get("jwks_uri"), str):
                 return str(found["jwks_uri"])
-    raise Unavailable(f"the issuer {issuer} gives no metadata with its name and its keys, so no token can be checked")
+    raise Unavailable(f"the issuer {issuer} publishes no metadata with its name and keys, so no token can be checked")
 
 
 def guarded(app: ASGIApp, oauth: OAuth, verifier: Verifier) -> ASGIApp:

@@ -1,9 +1,9 @@
 """Builds the MCP server of one connection (tools, resources, prompts, subscriptions, background work) and serves it,
 with the MCP App for clients that declare the extension for views.
 
-Over stdin and stdout, lines with half a character are repaired. A JavaScript client that shortens a string between the
-two halves of an emoji sends a lone surrogate (`"\\ud83d"`). The SDK drops such a line as invalid JSON, so the client
-would wait for its answer forever. The half character is replaced with U+FFFD, and the call is served.
+Over stdin and stdout, lines with a lone surrogate are repaired. A JavaScript client sends one (`"\\ud83d"`) if it cuts
+a string in the middle of an emoji. The SDK drops such a line as invalid JSON, so the client would wait for its answer
+forever. The lone surrogate is replaced with U+FFFD, and the call is served.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def serve(mcp: MCPServer[Any]) -> None:
 
 
 def repaired(item: Item) -> Item:
-    """Returns the message of a line that was refused for half a character; returns anything else unchanged."""
+    """Returns the message of a line that was refused for a lone surrogate; returns anything else unchanged."""
     if not isinstance(item, ValidationError):
         return item
     (problem, *_) = item.errors()
@@ -180,7 +180,7 @@ class Subscriptions:
 
 
 def _may_have_changed(uri: str, paths: list[str | None] | None) -> bool:
-    """Returns True if a resource may have changed: a file's with that file, a compiled one with any change."""
+    """Returns True if a resource may have changed: a file if it is in `paths`, a compiled resource after any change."""
     if not uri.startswith("memory://") or paths is None or None in paths:
         return True
     return unquote(uri.removeprefix("memory://")) in paths
@@ -196,15 +196,16 @@ VIEWED = ("compile_context", "remember")
 
 
 class MemoryApp(Apps):
-    """The view of compiled contexts and of proposed changes, its tool, and what the view shows. `memory` returns the
-    open memory. Replicas that serve the same clients share a `secret`.
+    """The MCP App: a view of compiled contexts and proposed changes, the view's HTML, and the tool that it calls.
+
+    `memory` returns the open memory. Replicas that serve the same clients share a `secret`.
 
     Every client gets the same text. The result for a client with views also has HTML in its `_meta`, which clients give
     to the view and not to the model.
 
-    The user decides about a proposed change in the view, which then calls `decide_change`. To a model this tool is of
-    no use: it needs a key that only the view gets, and the key fits only the change as it was shown. Clients without
-    views neither see the tool nor can they call it.
+    The user decides about a proposed change in the view, which then calls `decide_change`. A model cannot use this
+    tool: it needs a key that only the view gets, and that is valid only for the change as it was shown. Clients without
+    views can neither see nor call the tool.
     """
 
     def __init__(self, memory: Callable[[], Awaitable[Memory]], secret: bytes | None = None) -> None:
@@ -243,7 +244,7 @@ class MemoryApp(Apps):
         if params.name == DECIDE or (params.name in VIEWED and not result.is_error):
             try:
                 result.meta = {**(result.meta or {}), HTML: await self._html(params.name, result)}
-            except Exception:  # the call has done its work, and the view shows the text
+            except Exception:  # the call itself succeeded, and the view can show the text
                 logger.exception("the view of %s could not be rendered", params.name)
         return result
 
@@ -271,7 +272,7 @@ class MemoryApp(Apps):
         key: Annotated[str, Field(max_length=64)],
         approve: bool,
     ) -> str:
-        """For the view only: carries out what the user decided there about a proposed change."""
+        """For the view only: carries out the user's decision about a proposed change."""
         from mcp_server.knowledge.review import approve as write
         from mcp_server.knowledge.review import reject, waiting
 
@@ -318,8 +319,8 @@ def build(
     """Returns the server of a workspace. `enter` opens it after the first answer, or for the first call that needs it.
 
     `folder` is the client's folder (its project); `instructions` is called at each handshake. `hooks`: the client's
-    hooks record and add the context, so the model gets no tools for it; `window` is their name of the client's window.
-    `profile`: which tools are offered.
+    hooks record and add the context, so the model gets no tools for it; `window` is the id that hooks have of the
+    client's window. `profile`: which tools are offered.
     """
     subscriptions = Subscriptions()
 

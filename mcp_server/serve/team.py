@@ -2,10 +2,10 @@
 
     /mcp                the caller's personal workspace
     /mcp/WORKSPACE      a shared workspace that the caller is a member of
-    /healthz, /readyz   whether this process runs, and whether the database answers
+    /healthz, /readyz   check that this process runs, and that the database answers
     /metrics            counts and times of calls, for Prometheus
 
-Any replica answers any request: nothing is kept between the requests of a client.
+Any replica can answer any request, because no state is kept between the requests of a client.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 RATE_VARIABLE = "CONTEXT_MANAGER_CALLS_PER_MINUTE"
 CALLS_PER_MINUTE = 600
 BURST_SECONDS = 10
-"""The calls of this many seconds may come at once."""
+"""A burst may have as many calls as are allowed in this many seconds."""
 
 READY_SECONDS = 2.0
 """Time limit of the database's answer for `/readyz`."""
@@ -62,17 +62,17 @@ REFUSED = prometheus_client.Counter(
 
 @dataclass(slots=True)
 class Limits:
-    """A token bucket for each principal, in this process: `per_minute` calls, of BURST_SECONDS at once."""
+    """A token bucket for each principal in this process: `per_minute` calls a minute, in bursts of BURST_SECONDS."""
 
     per_minute: int
     _left: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     def wait(self, who: tuple[str, str], now: float) -> float:
-        """Takes a call of `who`. Returns 0, or the seconds until the next call is allowed."""
+        """Counts a call of `who`. Returns 0 if it is allowed, else the seconds until a call is allowed."""
         most, rate = max(1.0, self.per_minute * BURST_SECONDS / 60), self.per_minute / 60
         left, at = self._left.get(who, (most, now))
         left = min(most, left + (now - at) * rate)
-        if len(self._left) > 10_000:  # full buckets are the same as none
+        if len(self._left) > 10_000:  # delete full buckets: a missing bucket counts as full
             self._left = {
                 one: (had, then) for one, (had, then) in self._left.items() if had + (now - then) * rate < most
             }
@@ -89,7 +89,7 @@ def _limited(app: ASGIApp, oauth: OAuth, limits: Limits) -> ASGIApp:
         who = signed_in()
         given = Request(scope).headers.get("origin")
         if given not in (None, origin):
-            await JSONResponse({"error": f"requests of pages of {given} are refused"}, 403)(scope, receive, send)
+            await JSONResponse({"error": f"requests from web pages of {given} are refused"}, 403)(scope, receive, send)
             return
         if scope["method"] != "POST":  # there is no session to end, and no stream without a request
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
@@ -153,7 +153,7 @@ def application(mcp: Rim, oauth: OAuth, members: Members, limits: Limits) -> Sta
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """An ASGI application as a route's endpoint. (Starlette takes a function for one that answers a `Request`.)"""
+    """An ASGI application as a route's endpoint. (Starlette would call a plain function with a `Request`.)"""
 
     app: ASGIApp
 
@@ -180,8 +180,8 @@ def build(members: Members, enter: Callable[[str], AbstractAsyncContextManager[M
 class JsonLines(logging.Formatter):
     """Writes each record as a line of JSON, without content.
 
-    Of other packages and of exceptions only place and type are written, and of our rooms that handle texts the message
-    without its values, because the rest may have a part of a text.
+    Other packages' records are written with their place only, exceptions with their type and place, and records of our
+    packages that handle stored texts with the message without its values: the rest could contain a part of a text.
     """
 
     def format(self, record: logging.LogRecord) -> str:

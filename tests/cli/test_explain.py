@@ -73,7 +73,7 @@ def test_it_says_where_the_budget_went_what_went_in_what_stayed_out_and_why() ->
 def test_a_closed_gate_and_no_gate_are_told() -> None:
     closed = receipt(gate={"open": False, "signal": "best cosine", "value": 0.2, "threshold": 0.33})
     assert "closed: nothing here is about this" in shown(closed)
-    assert "not asked" in shown(receipt(gate=None))
+    assert "not evaluated" in shown(receipt(gate=None))
     assert "128" in shown(receipt(too_small=True))
 
 

@@ -112,7 +112,7 @@ def test_show_and_print_change_nothing(run: Run, home: Path, workspace: Path) ->
 
 def test_a_project_gets_a_file_of_its_own(run: Run, home: Path) -> None:
     (home / "work" / ".git").mkdir()
-    assert "keep it out of what you share" in run("install", "vscode", "--project")
+    assert "do not commit or share it" in run("install", "vscode", "--project")
     assert (home / "work/.vscode/mcp.json").exists()
     assert "vscode (in ~/work)" in run("install")
     assert "was deleted" in run("uninstall", "vscode", "--project")
@@ -193,7 +193,7 @@ def test_doctor_sees_the_chain_and_ends_with_1_if_a_link_is_broken(run: Run, hom
     said = run("doctor")
     assert "connected in" in said
     assert "Everything important works." in said
-    assert {"versions", "space", "hook door", "Cursor"} <= {
+    assert {"versions", "space", "hook socket", "Cursor"} <= {
         check["name"] for check in json.loads(run("doctor", "--json"))
     }
     broken = json.loads(file.read_text())

@@ -66,7 +66,7 @@ def test_condensing_and_archiving_say_what_they_did(run: Run, workspace: Path) -
     assert "bring back: recover" in run("prune", path, "--apply")
     assert (workspace / "archive/journal" / journal.name).exists()
     assert json.loads(run("prune", "--strategy", "files", "--json"))["fates"] == []
-    assert "PATH takes no" in run("prune", path, "--strategy", "memory", code=2)
+    assert "PATH cannot be used with" in run("prune", path, "--strategy", "memory", code=2)
 
 
 def test_a_reconstruction_by_another_model_is_named_after_it_and_says_what_a_merge_did(

@@ -129,7 +129,7 @@ def test_recover_takes_one_thing_at_a_time(grown: Run) -> None:
 
 def test_the_logs_are_tables(grown: Run) -> None:
     shown = grown("status", "logs")
-    for part in ("Why chunks were dropped", "Scores of what was dropped", "Tokens saved", "curation", "median"):
+    for part in ("Why chunks were dropped", "Scores of dropped chunks", "Tokens saved", "curation", "median"):
         assert part in shown
     stats = json.loads(grown("status", "logs", "--json"))["stats"]
     assert sum(stats["reasons"].values()) == sum(one["count"] for one in stats["scores"])

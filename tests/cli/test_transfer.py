@@ -51,7 +51,7 @@ def test_an_export_is_imported_into_a_new_memory_whole(
 
 
 def test_only_what_export_wrote_becomes_a_memory(run: Run, workspace: Path, tmp_path: Path) -> None:
-    assert "import what `export` writes of it" in run("import", str(workspace), code=1)
+    assert "`export` it and import the result" in run("import", str(workspace), code=1)
     (tmp_path / "notes.txt").write_text("no export")
     for path in (workspace, tmp_path / "notes.txt"):
         assert "cannot be read" in run("import", str(path), "--format", "memory", code=1)
@@ -60,6 +60,6 @@ def test_only_what_export_wrote_becomes_a_memory(run: Run, workspace: Path, tmp_
 def test_nothing_is_written_over_or_into_the_memory_itself(run: Run, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "memory.zip").write_text("mine")
     assert "exists already" in run("export", str(tmp_path / "memory.zip"), code=1)
-    assert "lies in the memory itself" in run("export", str(workspace / "copy"), code=1)
+    assert "is inside the memory itself" in run("export", str(workspace / "copy"), code=1)
     assert "ends with .zip" in run("export", str(tmp_path / "memory.tar.gz"), code=1)
     assert (tmp_path / "memory.zip").read_text() == "mine"

@@ -187,7 +187,7 @@ def test_the_passages_of_a_search_are_paragraphs_in_a_terminal_of_80_columns(
         (["config", "set", "serach.embedder", "none"], 2, ["no setting 'serach.embedder'", "'search.embedder'?"]),
         (["config", "set", "search.embedder", "x"], 2, ["cannot be 'x'", "'wordllama'"]),
         (["--workspace", "foreign", "search", "x"], 1, ["is not a memory", "nothing was written", "init --adopt"]),
-        (["forget"], 2, ["say what to forget"]),
+        (["forget"], 2, ["give TEXT, --turn"]),
         (["forget", "it"], 1, ["fewer than 3"]),
         (["forget", "--path", "knowledge/memory/MEMORY.md", "--lines", "x"], 2, ["A-B"]),
         (["approve", "--apply"], 2, ["name a proposal"]),

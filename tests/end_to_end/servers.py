@@ -31,7 +31,7 @@ PATIENCE = 120.0
 """Seconds after which something that was expected is taken not to come. Nothing waits longer than it must."""
 
 DATABASE_TROUBLE = re.compile(
-    r"locked|malformed|is busy|damaged|not a database|disk I/O|Traceback|a fault of ours", re.IGNORECASE
+    r"locked|malformed|is busy|damaged|not a database|disk I/O|Traceback|a bug in context-manager", re.IGNORECASE
 )
 
 _NAMING_ITSELF = 'echo $$ > "$0"; exec "$@"'
@@ -192,9 +192,9 @@ async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = PATI
 def assert_clear(message: str) -> None:
     """A message of ours: neither a stack trace nor the name of an exception that nobody expected."""
     assert message.strip()
-    assert not re.search(r"Traceback|a fault of ours|Internal|unexpected|\b[A-Z]\w+(?:Error|Exception)\b", message), (
-        message
-    )
+    assert not re.search(
+        r"Traceback|a bug in context-manager|Internal|unexpected|\b[A-Z]\w+(?:Error|Exception)\b", message
+    ), message
 
 
 def transcripts(root: Path) -> dict[str, str]:

@@ -151,7 +151,7 @@ async def test_a_damaged_or_hostile_export_changes_nothing(month: Path, tmp_path
     (whole / "knowledge/memory/MEMORY.md").write_bytes(b"other")
     team = server().new_database()
     for workspace in (team, tmp_path / "new"):
-        with pytest.raises(Invalid, match=r"MEMORY\.md is not as it was exported"):
+        with pytest.raises(Invalid, match=r"MEMORY\.md differs from the exported file"):
             await import_memory(workspace, KEYWORDS_ONLY, whole)
     listed = whole / ".memory/files.jsonl"
     first, *lines = listed.read_text().splitlines()

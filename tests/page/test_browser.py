@@ -113,7 +113,7 @@ def test_another_site_of_this_machine_can_neither_read_nor_change(
             " document.body.append(form); form.submit() }",
             f"{root}/pause",
         )
-    assert "Only this page itself" in other.content()
+    assert "only from this page itself" in other.content()
     other.goto(elsewhere)
     other.evaluate("(to) => { const f = document.createElement('iframe'); f.src = to; document.body.append(f) }", root)
     other.wait_for_timeout(200)

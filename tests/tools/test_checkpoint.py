@@ -29,7 +29,7 @@ async def test_without_a_conversation_it_asks_which_one(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         nobody = await client.call_tool("checkpoint", {})
         assert nobody.is_error
-        assert "which conversation?" in text(nobody)
+        assert "the conversation is not known" in text(nobody)
         unknown = await client.call_tool("checkpoint", {"session": "ses_0"})
         assert unknown.is_error
         assert "no session 'ses_0'" in text(unknown)

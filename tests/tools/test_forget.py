@@ -117,10 +117,10 @@ async def test_the_question_says_in_words_what_goes(workspace: Path) -> None:
 async def test_what_is_meant_must_be_one_thing(workspace: Path) -> None:
     async with connected(workspace, profile="full") as client:
         said = await refused(client, "forget")
-        assert "say one thing to forget: text, turn" in said
+        assert "give one of text, turn" in said
         assert "--" not in said
-        assert "say one thing to forget" in await refused(client, "forget", text=SECRET, session="s")
-        assert "say one thing to forget" in await refused(client, "forget", text=SECRET, first_line=3)
+        assert "give one of text" in await refused(client, "forget", text=SECRET, session="s")
+        assert "give one of text" in await refused(client, "forget", text=SECRET, first_line=3)
 
 
 @pytest.mark.parametrize("mode", ERAS)

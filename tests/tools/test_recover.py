@@ -90,6 +90,6 @@ async def test_in_add_it_says_whose_window_it_is_not(tmp_path: Path) -> None:
 async def test_what_cannot_be_is_refused_with_the_next_step(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         assert "nothing to recover" in await call(client, "recover")
-        assert "say what to recover" in await refused(client, "recover", dry_run=False)
+        assert "give an id" in await refused(client, "recover", dry_run=False)
         assert "in cold storage" in await refused(client, "recover", id="c00000000000")
         assert "names nothing to recover" in await refused(client, "recover", id="whatever")

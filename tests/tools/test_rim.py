@@ -77,7 +77,7 @@ async def test_a_misspelt_argument_is_refused_and_the_right_one_offered(tmp_path
     async with connected(tmp_path) as client:
         assert "'lmit'; did you mean 'limit'?" in await refused(client, "search", query="x", lmit=3)
         message = await refused(client, "read", path="x", zzz=1)
-        assert message == "there is no argument 'zzz'; there are path, start, end, at, max_tokens"
+        assert message == "there is no argument 'zzz'; the arguments are path, start, end, at, max_tokens"
 
 
 async def test_a_bad_value_is_named_in_words(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ async def served_as_usual(server: Served) -> None:
         result = await server.client.call_tool(tool, arguments)
         if result.is_error:
             assert_clear(text(result))
-        assert "fault of ours" not in text(result)
+        assert "bug in context-manager" not in text(result)
 
 
 def flip(data: bytes, chance: random.Random) -> bytes:

@@ -21,7 +21,7 @@ from tests.torture.frame import Case, Trial
 
 T = TypeVar("T")
 
-OUR_FAULT = re.compile(r"Traceback|a fault of ours|Error executing tool|\b[A-Z]\w+(?:Error|Exception)\b")
+OUR_FAULT = re.compile(r"Traceback|a bug in context-manager|Error executing tool|\b[A-Z]\w+(?:Error|Exception)\b")
 
 NASTY = [
     "", " ", "\0", "\ud800", "../../etc/passwd", ".git/config", ".local/state.db", "memory://knowledge", "null", "-1",

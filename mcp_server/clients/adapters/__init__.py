@@ -1,4 +1,4 @@
-"""Describes the clients with hooks, each but Claude Code in a file of its own."""
+"""Describes the clients with hooks. Each has its own file, except Claude Code, which is in `adapter`."""
 
 from mcp_server.clients.adapters import codex, copilot, gemini, opencode
 from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter

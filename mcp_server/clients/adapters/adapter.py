@@ -1,9 +1,9 @@
-"""Describes what differs between clients with hooks: their files, their events, and the lines of their transcripts.
+"""Describes the differences between clients with hooks: their files, events and lines of transcripts.
 
     events       translate a client's event into one of ours, the argument of `context-manager hook EVENT --client NAME`
     transcripts  translate a line of a client's transcript into lines as Claude Code writes them, for `importers`
 
-Our events have Claude Code's names. Every client has one file in this folder.
+Our events have Claude Code's names.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Adapter:
     """Its name for `install`."""
     title: str
     events: Mapping[str, tuple[str, Mapping[str, Any]]]
-    """Its event → our event, and the further fields of a hook, such as the time limit."""
+    """Its event → our event, and further fields of the hook's entry, such as the time limit."""
     folder: Folder
     hooks: str
     """Its file with hooks, in its folder."""
@@ -130,7 +130,7 @@ SECONDS = {
     "PostCompact": 5,
     "SessionEnd": 2,
 }
-"""Our events, and the seconds after which a client may stop the command. It needs 1.5 at most, and 6 for a prompt."""
+"""Our events, and the seconds after which a client may stop the command. It takes at most 1.5, or 6 for a prompt."""
 
 
 CLAUDE_CODE = Adapter(

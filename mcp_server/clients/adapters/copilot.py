@@ -1,7 +1,7 @@
 """Copilot CLI 1.0: `~/.copilot/hooks/context-manager.json`; `~/.copilot/session-state/SESSION/events.jsonl`.
 
-Hooks for Claude Code's names of events get Claude Code's fields, but only Stop names the transcript. A line is
-`{type, data, id, timestamp}`. The text of `user.message` does not have what hooks added.
+Hooks that are registered under Claude Code's event names get Claude Code's fields, but only Stop names the transcript.
+A line is `{type, data, id, timestamp}`. The text of `user.message` does not contain the context that hooks added.
 """
 
 from __future__ import annotations

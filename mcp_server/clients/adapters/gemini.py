@@ -51,7 +51,7 @@ _FOLDER = re.compile(r"^\s*- \*\*Workspace Directories:\*\*\s+- (.+)$", re.MULTI
 
 
 def lines(fields: Fields) -> Iterator[Fields]:
-    """Yields the lines for one line. Skips messages with results of tools: the line of the call has them too."""
+    """Yields the lines for one line. Skips messages with tool results, because the line of the call repeats them."""
     begin = {"timestamp": fields.get("timestamp"), "uuid": fields.get("id")}
     if "sessionId" in fields:
         yield {**begin, "type": "system", "sessionId": fields["sessionId"]}

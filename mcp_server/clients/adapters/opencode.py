@@ -1,7 +1,7 @@
 """OpenCode 1.18: a plugin in `~/.config/opencode/plugins`; all sessions in `~/.local/share/opencode/opencode.db`.
 
-A message has parts. The plugin adds memory to a prompt as a part that is `synthetic`: OpenCode stores it, we do not
-record it. OpenCode reports the end of a session only if the session is deleted.
+A message has parts. The plugin adds memory to a prompt as a `synthetic` part, which OpenCode stores and we do not
+record. OpenCode reports the end of a session only if the session is deleted.
 """
 
 from __future__ import annotations

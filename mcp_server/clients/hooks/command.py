@@ -3,12 +3,12 @@
 A client starts this for every prompt, so it must be fast: it imports only a few standard modules (a test checks that)
 and does not parse the prompt (`protocol`). On any error it prints nothing and exits 0.
 
-    a server listens      → its answer
-    none answers          → SessionStart: the brief on disk; UserPromptSubmit: passages found by keywords, else the
-                            answer of a starting server, if it comes in time (before the passages, if the index
-                            cannot hold what the prompt is about: `STARTING_BUDGET`)
-    it printed that text  → a report in the queue, so that the next server knows what the window holds
-    no server took it     → Stop, SessionEnd, PreCompact, PostCompact: an entry in the queue
+    a server answers     → prints the answer
+    none answers         → SessionStart: prints the brief on disk. UserPromptSubmit: prints passages found by keywords;
+                           if there are none, the answer of a starting server, if it comes in time. (It waits for that
+                           server first if the index may lack what the prompt is about: `STARTING_BUDGET`.)
+    it printed such text → queues a report, so that the next server knows what the window contains
+    no server handled it → Stop, SessionEnd, PreCompact, PostCompact: queues the event for the next server
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 BUDGET = 1.5
-"""Seconds in all; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
+"""Time limit of the command in seconds; `CONTEXT_MANAGER_HOOK_SECONDS` sets another one, for slow machines."""
 
 STARTING_BUDGET = 6.0
 """Seconds for a prompt that only the starting server can answer, because it asks to continue the last session, or the
 end of an earlier session is still in the queue. Clients wait 8 s for this hook."""
 
 LAST_BUDGET = 1.0
-"""Seconds at SessionEnd, where Claude Code gives all hooks together 1.5 s, including their start."""
+"""Time limit in seconds at SessionEnd: Claude Code stops all hooks of this event after 1.5 s, including their start."""
 
 READ_SECONDS = 0.3
 """Part of the budget for reading the index if no server answers."""
@@ -48,13 +48,13 @@ NOTHING: Mapping[str, str] = {}
 def main(arguments: list[str]) -> int:
     """Runs the command with the arguments `[EVENT] [--workspace DIR] [--client NAME]`.
 
-    Returns 0 always: exit code 2 is a veto.
+    Always returns 0: with exit code 2 the client would block the prompt.
     """
     try:
         event, workspace, client = _parse_arguments(arguments)
         payload = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
         respond(event, payload, workspace, os.environ, _show, client)
-    except BaseException:  # the user's prompt must go on after any error
+    except BaseException:  # no error may block the user's prompt
         if os.environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
             sys.excepthook(*sys.exc_info())
     return 0
@@ -90,7 +90,7 @@ def respond(
         os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
     )
     local = local_folder(root, environ)
-    if not os.path.isdir(root):  # no memory yet, or a server is just creating it
+    if not os.path.isdir(root):  # there is no memory yet, or a server is creating it
         if event in protocol.LATER and _fields(payload, extra).get("transcript_path"):
             _enqueue(local, event, payload, extra)
         return _explain_silence(environ, f"there is no memory in {root}")
@@ -119,7 +119,9 @@ def respond(
             except FileNotFoundError:  # the server has taken it from the queue
                 queued = ""
         if answer == "{}" or (paused and event in protocol.INJECTING):
-            return _explain_silence(environ, f"{event} was received, and adds nothing (context-manager last says why)")
+            return _explain_silence(
+                environ, f"{event} was received, and adds nothing (`context-manager last` shows the reason)"
+            )
         show(answer)
         return answer
     if event in protocol.LATER and not queued:
@@ -132,7 +134,8 @@ def respond(
 def _is_run_by_copilot(client: str | None, payload: bytes, environ: Mapping[str, str]) -> bool:
     """Returns whether Copilot CLI runs a hook that is in a project's file for Claude Code (tried with 1.0.102).
 
-    Claude Code always names its transcript, also if Copilot's shell started it. Copilot names its own, or none.
+    Claude Code's input always names its own transcript, even if Copilot's shell started Claude Code. Copilot's input
+    names Copilot's transcript, or none.
     """
     if client or not environ.get("COPILOT_CLI"):
         return False
@@ -147,7 +150,10 @@ def _is_ours(root: str) -> bool:
 
 
 def local_folder(root: str, environ: Mapping[str, str]) -> str:
-    """Returns the folder `.local` of a workspace, or its place by the setting, which is read without a YAML parser."""
+    """Returns the folder `.local` of a workspace, or the folder that the setting `workspace.local_dir` names instead.
+
+    Reads the setting without a YAML parser, because importing one takes long.
+    """
     chosen = environ.get("CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR") or ""
     if not chosen:
         try:
@@ -164,8 +170,8 @@ def local_folder(root: str, environ: Mapping[str, str]) -> str:
 def ask(
     local: str, event: str, deadline: float, payload: bytes = b"{}", extra: Mapping[str, str] = NOTHING
 ) -> tuple[str | None, bool]:
-    """Sends an event to the server. Returns its answer, a JSON object, or None; and True if a server listens but did
-    not answer until `deadline` (monotonic clock).
+    """Sends an event to the server. Returns the answer (a JSON object) or None, and True if a server listens but did
+    not answer before `deadline` (monotonic clock).
 
     `extra` are values of this process's environment (`protocol.FROM_ENVIRONMENT`).
     """
@@ -202,7 +208,7 @@ def _ask_starting_server(
 ) -> tuple[str | None, bool]:
     """Waits for a starting server and returns as `ask` does; (None, False) if none is starting."""
     while time.monotonic() < deadline:
-        is_starting = protocol.is_starting(local)  # first: a server that listens in between gets the request below
+        is_starting = protocol.is_starting(local)  # before `ask`, so that a server that has just started is asked
         answer, stalls = ask(local, event, deadline, payload, extra)
         if answer is not None or stalls or not is_starting:
             return answer, stalls
@@ -236,7 +242,7 @@ def _answer_from_disk(
     if event == "UserPromptSubmit":
         text, passages = offline.find_passages(local, fields, time.monotonic() + READ_SECONDS)
         what = f"{passages} passage{'' if passages == 1 else 's'}"
-    else:  # a window that is resumed holds a brief already
+    else:  # a resumed window already contains a brief
         text = "" if fields.get("source") == "resume" or fields.get("agent_id") else offline.brief(local, fields)
     if not text:
         return ""
@@ -260,7 +266,7 @@ def _enqueue(local: str, event: str, payload: bytes, extra: Mapping[str, str]) -
 
 
 def _parse_arguments(arguments: list[str]) -> tuple[str | None, str | None, str | None]:
-    """Returns event, workspace and client. Ignores unknown words: a typing error must not stop a prompt."""
+    """Returns event, workspace and client. Ignores unknown words, because a typing error must not block a prompt."""
     event = None
     named: dict[str, str | None] = {}
     words = iter(arguments)

@@ -1,8 +1,8 @@
 """Handles the events of a client's hooks: records the conversation and pushes relevant memory.
 
     SessionStart       push the brief once a window; after a compaction again, with the state of the work
-    UserPromptSubmit   record; push passages relevant to the prompt that the window does not hold; in a window that
-                       is nearly full, what could leave it
+    UserPromptSubmit   record; push passages that are relevant to the prompt and not in the window yet; if the window
+                       is nearly full, also advice on what could be removed from it
     PostToolUse        record, at most every `TOOL_PAUSE`
     Stop               record
     PreCompact         record, and make a checkpoint before the client summarizes
@@ -10,8 +10,8 @@
     SessionEnd         record the rest, seal, commit
 
 Recording reads the client's own transcript; the fields of a hook are the fallback. Nothing is pushed to subagents:
-their task was written for them, and they have a window of their own. After an error nothing is pushed, and the user's
-prompt goes on.
+their task was written for them, and they have their own window. After an error nothing is pushed, and the user's
+prompt is not blocked.
 
 Some clients write a transcript, or its end, only after the hooks of Stop and SessionEnd. Such an event goes through the
 queue again until the last answer is there, for `STILL_WRITING` at most.
@@ -67,8 +67,8 @@ PROMPTS = "prompts"
 """Namespace of the state: session → prompts that are not in any transcript yet."""
 
 ANSWER = "answer"
-"""Namespace of the state: session → the answer to a prompt that no server got, until the client writes its transcript;
-entries of the queue hold no answers."""
+"""Namespace of the state: session → the answer to a prompt that no server got, until the client writes its transcript.
+It is stored here because entries of the queue contain no answers."""
 
 MOST_PROMPTS = 50
 
@@ -76,7 +76,7 @@ STILL_WRITING = timedelta(seconds=30)
 """Time after an event in which the client may still write its transcript."""
 
 Captured = Literal["read", "missing", "unreadable"]
-"""The transcript was read; the client has not written it yet; or there is none that we may read."""
+"""`missing`: the client has not written the transcript yet. `unreadable`: there is none that we may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Given:
     paused: bool
     at: datetime | None
     fields: Mapping[str, object]
-    """The input as it came."""
+    """The input, not validated."""
 
     @property
     def caller(self) -> Caller:
@@ -123,7 +123,7 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if act is None or not read.session:
         return {}
     await sessions.ready(memory)
-    waiting = offline.reports(str(memory.disk.local), read.session)  # the queue may handle them only later
+    waiting = offline.reports(str(memory.disk.local), read.session)  # the queue may not have handled them yet
     read = await _in_continued_session(memory, read)
     if read.printed is not None:
         await _count_printed(memory, event, read)
@@ -192,7 +192,7 @@ def read_input(given: Mapping[str, object]) -> Given:
 
 
 def _transcript(adapter: Adapter, folder: Path, path: str, session: str) -> Path | None:
-    """Returns the path of the transcript, which some clients name only at some events."""
+    """Returns the path of the transcript, also for clients that name it only at some events."""
     if not (session and adapter.session_file) or (path and not adapter.is_database):
         return Path(path) if path else None
     return folder / adapter.session_file(session)
@@ -261,8 +261,8 @@ async def _on_stop(memory: Memory, given: Given) -> None:
 
 
 async def _know_folder(memory: Memory, given: Given) -> Project:
-    """Stores which project the client's folder belongs to, so that its next window finds the brief on disk, also if
-    this server is killed with the client. Returns the project of the session."""
+    """Stores which project the client's folder belongs to, and returns the session's project. With this, the client's
+    next window finds the brief on disk, even if this server is killed with the client."""
     row = await memory.state.session(given.session)
     project = await project_of(memory, given.caller, (row.project if row else "") or "global")
     if given.folder and project.slug:
@@ -282,8 +282,11 @@ async def _on_post_compact(memory: Memory, given: Given) -> None:
 
 
 async def _on_session_end(memory: Memory, given: Given) -> None:
-    """Records the rest, closes the session, and updates its page and the brief, because this server may end with the
-    client, and no server may be there when the next session starts."""
+    """Records the rest, closes the session, and updates its page and the brief.
+
+    The page and the brief must be ready now: this server may end with the client, and the next session may start
+    without a server.
+    """
     if given.agent:
         return
     captured = await _capture(memory, given, stopped=True)
@@ -296,7 +299,7 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
     if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was handled
         return
     with anyio.move_on_after(END_SECONDS):
-        await extract.refresh(memory)  # what was just said is on its page when the next window begins
+        await extract.refresh(memory)  # so that the page is up to date when the next window begins
         try:
             await sessions.end_session(memory, given.session)
         except NotFound:  # the session has no turns
@@ -364,13 +367,13 @@ async def _capture(
             raise  # a queued event stays in the queue and is retried
         if isinstance(error, NotFound):
             return "missing"
-        log.warning("not recorded from the transcript: %s", error)
+        log.warning("the transcript could not be recorded: %s", error)
         return "unreadable"
     return "read"
 
 
 async def _is_being_written(memory: Memory, given: Given, captured: Captured) -> bool:
-    """Returns whether the client may still write the last answer: it is not recorded, and `STILL_WRITING` not over."""
+    """Returns whether the client may still write the last answer: it is not recorded yet, within `STILL_WRITING`."""
     is_over = memory.clock() - (given.at or memory.clock()) >= STILL_WRITING
     if captured == "unreadable" or is_over or not memory.settings.hooks.capture:
         return False

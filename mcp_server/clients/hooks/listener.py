@@ -1,4 +1,4 @@
-"""The socket on which the maintaining process answers hook commands, and the queue of the events that it missed.
+"""The socket on which the maintaining process answers hook commands, and the queue of events that no server received.
 
 It is a Unix socket for this user only (on Windows a loopback port), with a token that only this user can read. A
 request contains the hook's input unchanged (`protocol`); the answer is one line of JSON. Sessions are served
@@ -60,10 +60,10 @@ REJECTED = "queue/rejected"
 KEPT_REJECTED = 100
 LONGEST_ENTRY = 4_000_000
 LOOK_SECONDS = 1.0
-"""Seconds between looks into the queue. They double at each look while an event waits for its client to write."""
+"""Seconds between checks of the queue, doubled each time while an event waits for its client's transcript."""
 
 RETRY_SECONDS = 30.0
-"""Seconds after a failed entry, and the most between looks."""
+"""Seconds until a failed entry is retried, and the longest time between checks of the queue."""
 
 _TAKEN = re.compile(r"(?P<name>.+\.json)\.taken-(?P<tries>\d+)")
 
@@ -90,9 +90,9 @@ async def watch(memory: Memory, handle: Handle) -> None:
 
 
 async def drain(memory: Memory, handle: Handle) -> int:
-    """Handles the queued entries, oldest first, and returns how many succeeded. 0 while another process does it.
+    """Handles the queued entries, oldest first, and returns how many succeeded: 0 if another process is handling them.
 
-    A failed entry stays for the next time. Invalid entries, and those that failed `TRIES` times, are moved to
+    A failed entry stays in the queue. Invalid entries, and those that failed `TRIES` times, are moved to
     `queue/rejected/`.
     """
     if not await run_sync(queued, memory.disk.local):
@@ -144,18 +144,18 @@ def _take_entries(folder: Path) -> list[Path]:
     Returns reports of printed texts first, then the others, each oldest first.
     """
     taken: list[tuple[bool, float, str, Path]] = []
-    for place in sorted(folder.iterdir(), reverse=True):  # an earlier `taken` makes room for the next
+    for place in sorted(folder.iterdir(), reverse=True):  # renames `taken-1` to `taken-2` before it makes a `taken-1`
         before = _TAKEN.fullmatch(place.name)
         if before is None and place.suffix != ".json":
             continue
         name, tries = (before["name"], int(before["tries"])) if before else (place.name, 0)
         now = place.with_name(f"{name}.taken-{tries + 1}")
-        if tries >= TRIES:  # it may be what ended those processes
-            _reject(place, folder.parent.parent, "every process that worked on it ended")
+        if tries >= TRIES:  # handling it may have crashed those processes
+            _reject(place, folder.parent.parent, "every process that handled it ended before it was done")
             continue
         place.replace(now)
         entry = _entry(now)
-        report = entry is not None and "printed" in entry["given"]  # quick, and the next prompt needs it
+        report = entry is not None and "printed" in entry["given"]  # first, because the next prompt needs it
         taken.append((not report, entry["at"] if entry else 0.0, now.name, now))
     return [place for *_, place in sorted(taken)]
 
@@ -215,7 +215,7 @@ async def _keep_listening(memory: Memory) -> None:
 
 
 async def begun(memory: Memory) -> None:
-    """Waits until the server listens, if it is just starting: before that, queued events may not be recorded yet."""
+    """Waits until a starting server listens, because queued events may not be recorded before that."""
     local = str(memory.disk.local)
     if protocol.is_starting(local):  # lists one folder, faster than starting a thread
         await run_sync(_wait_until_listening, local)
@@ -246,7 +246,7 @@ LONGEST_PATH = 100
 UNIX_SOCKETS = sys.platform != "win32"
 
 READ_SECONDS = 2.0
-"""A connection whose request is not complete by then is closed."""
+"""Seconds after which a connection with an incomplete request is closed."""
 
 AT_ONCE = 32
 """Requests handled at the same time; others wait."""
@@ -276,7 +276,7 @@ class _Answerer:
     token: bytes
     _free: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
     _sessions: WeakValueDictionary[str, anyio.Lock] = field(default_factory=WeakValueDictionary)
-    """A lock for each session with an event at work."""
+    """A lock for each session with an event that is being handled."""
 
     async def answer(self, client: SocketStream) -> None:
         try:
@@ -330,7 +330,7 @@ async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream]
             yield ports, f"port {ports.extra(SocketAttribute.local_port)}"
         return
     path = await run_sync(socket_path, local)
-    _delete_socket(path)  # of a dead process: only one process, the maintainer, listens
+    _delete_socket(path)  # left by a dead process: only the maintainer listens
     listener = await anyio.create_unix_listener(path, mode=0o600)
     try:
         async with listener:
@@ -362,7 +362,7 @@ def socket_path(local: Path) -> Path:
 
 
 def obstacle(local: Path) -> str:
-    """Returns why no server could listen here, for `doctor`; empty if one can. Deletes the socket that it tries."""
+    """Returns why no server could listen here, for `doctor`; "" if one can. Creates a socket to try, and deletes it."""
     if not UNIX_SOCKETS:
         return ""
     try:

@@ -1,6 +1,6 @@
 """The hook command without a server: queues events for the next one, and reads the brief on disk or the index.
 
-The module is separate because most prompts do not need it, and imports little because a prompt waits.
+The module is separate because most prompts do not need it, and imports little because it delays the user's prompt.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def all_fields(payload: bytes) -> dict[str, object]:
 
 
 LONGEST_BRIEF = 9_500
-"""Characters. Claude Code writes anything over 10,000 to a file."""
+"""Maximum length in characters. Claude Code writes texts over 10,000 characters to a file."""
 
 
 def enqueue(local: str, event: str, fields: Mapping[str, object], again: bool = False) -> str:
@@ -72,7 +72,8 @@ def enqueue(local: str, event: str, fields: Mapping[str, object], again: bool = 
 
     A session's later event of the same name replaces the earlier one, because it includes the earlier one's work.
     Reports of printed texts are all kept: their names contain the text's hash. `again` is for an event that a server
-    has handled in part: it keeps its time, and a name of its own, because the command deletes what the server answered.
+    has handled in part: the entry keeps its time and gets another name, because the command deletes its own entry of
+    the event when the server has answered.
     """
     kept = {name: fields[name] for name in fields if name not in ("prompt", "at", *ANSWERS)}
     folder = os.path.join(local, protocol.QUEUE)

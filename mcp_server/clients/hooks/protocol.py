@@ -44,16 +44,16 @@ CLIENT_FOLDERS = {
     "opencode": "XDG_DATA_HOME",
     "qwen": "QWEN_HOME",
 }
-"""Client → the variable that names the folder with its transcripts. A server that another client started lacks it."""
+"""Client → the variable that names its transcripts' folder. Hooks send it: a server of another client may lack it."""
 
 FROM_ENVIRONMENT = ("project_dir", "window", "paused", "client", "client_folder")
 """Values of a request that the command takes from its environment, and the client that `--client` names."""
 
 LONGEST_SAID = 200_000
-"""Bytes. Of a longer input (a tool's whole response) the command sends only the needed fields, each cut."""
+"""Bytes of an input that is sent unchanged. Of a longer one (with a tool's response) only the used fields are sent."""
 
 LONGEST_REQUEST = 4_000_000
-"""Bytes; enough for two fields of the greatest length in any escaping."""
+"""Maximum size in bytes: enough for two fields of maximum length, even if every character is escaped."""
 
 STARTING_SECONDS = 15.0
 """Time after its start in which a living server is expected to listen."""

@@ -129,7 +129,7 @@ class _TurnBuilder:
         return ""
 
     def _close_calls(self) -> None:
-        """Makes a turn of calls that no answer followed."""
+        """Adds a turn with the tool calls that no answer followed, if there are any."""
         if self._calls:
             self._turns.append(ImportedTurn("agent", "", self._at, self._first_call, tool_calls=tuple(self._calls)))
             self._calls, self._first_call = [], ""

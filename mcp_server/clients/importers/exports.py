@@ -23,10 +23,10 @@ from mcp_server.errors import Invalid, NotFound, Unavailable
 
 CHUNK = 64 * 1024
 CUT_SHORT = 16
-"""An error in the last characters that were read may only mean that more must be read."""
+"""A parsing error within this many characters of the end means that the item may continue: read more, then retry."""
 
 CUT_NUMBER = 2
-"""Characters after a number that may continue it: `1` and `e+` of `1e+5`."""
+"""A number is complete only if more than this many characters follow: `1` may be the beginning of `1e+5`."""
 
 LARGEST_ITEM = 256 * 1024 * 1024
 """Characters of one item; a larger one is refused, because it would fill the memory."""
@@ -43,10 +43,10 @@ def _chunks(file: IO[bytes], at: Callable[[int], None]) -> Iterator[bytes]:
 
 
 class _ItemReader:
-    """Reads the items of a JSON array from chunks, and holds only the text from the current item on.
+    """Reads the items of a JSON array from chunks, and keeps only the text from the current item on.
 
-    The fast backend of `ijson` replaces half characters, which exports contain, refuses integers over 64 bits, and
-    names no line.
+    The fast backend of `ijson` replaces lone surrogates, which exports contain, refuses integers over 64 bits, and
+    reports errors without a line number.
     """
 
     def __init__(self, path: str, chunks: Iterator[bytes]) -> None:
@@ -104,7 +104,7 @@ class _ItemReader:
                 unfinished = near_end or _OPEN_STRING.match(self._text, error.pos) is not None
                 if self._ended or not unfinished:
                     line = self._line + error.lineno - 1
-                    raise Invalid(f"{self._path}, line {line}: not JSON ({error.msg}); mend the file") from None
+                    raise Invalid(f"{self._path}, line {line}: not JSON ({error.msg}); fix the file") from None
             except RecursionError:
                 raise Invalid(f"{self._path}, line {self._line}: JSON nested too deeply") from None
             if len(self._text) - self._place > LARGEST_ITEM:
@@ -118,7 +118,7 @@ BOMB_BYTES, BOMB_RATIO = 1024**3, 200
 """An entry above this size and this ratio to its packed size is skipped as a zip bomb."""
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError)
-"""Errors of reading an entry that is broken, encrypted or packed in an unknown way."""
+"""Errors that reading a broken or encrypted entry raises, or one with an unknown compression."""
 
 _CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json", re.IGNORECASE)
 _DOCUMENTS = re.compile(
@@ -140,8 +140,10 @@ ExportFiles = tuple[list[Part | Skipped], list[Part | Skipped]]
 
 
 def files(path: Path) -> ExportFiles:
-    """Returns the files with conversations: `path` itself, or those in its folder or zip, or in the folder's zips; and
-    all other files in its zips, and around the `conversations.json` of a folder.
+    """Returns the files with conversations, and the other files of the export.
+
+    Files with conversations are `path` itself, or those in its folder or zip, or in the folder's zips. The other files
+    are those in the zips, and those in folders that have a `conversations.json`.
 
     Raises:
         Unavailable, Invalid: it cannot be read, or is a broken zip.
@@ -178,7 +180,7 @@ def _in_folder(path: Path) -> ExportFiles:
 
 
 def document_kind(name: str) -> str:
-    """Returns `projects` or `memories` if that is what a file of claude.ai's export contains, else ""."""
+    """Returns `projects` or `memories` if a file of claude.ai's export contains them, else ""."""
     found = _DOCUMENTS.fullmatch(name)
     return (found[1] or found[2]).lower() if found else ""
 
@@ -247,7 +249,7 @@ def _entry(path: Path, entry: zipfile.ZipInfo) -> Part | Skipped:
     if entry.flag_bits & 0x1:
         return Skipped(name, "encrypted")
     if entry.file_size > BOMB_BYTES and entry.file_size > BOMB_RATIO * max(1, entry.compress_size):
-        return Skipped(name, f"would grow to {entry.file_size / 1024**3:.0f} GB, {BOMB_RATIO} times its size and more")
+        return Skipped(name, f"would unpack to {entry.file_size / 1024**3:.0f} GB, over {BOMB_RATIO} times its size")
 
     @contextlib.contextmanager
     def opened() -> Iterator[IO[bytes]]:

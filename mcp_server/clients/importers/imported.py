@@ -27,14 +27,14 @@ OWN_ANSWERS = ("__compile_context", "__hook")
 """Our tools that return stored text: their output is not recorded again."""
 
 OWN_QUESTIONS = ("__forget",)
-"""Our tools whose input must not be recorded, because it is to be forgotten."""
+"""Our tools whose input must not be recorded, because it contains the text to forget."""
 
 _TELLING = (
     *("description", "command", "file_path", "notebook_path", "path", "pattern", "query", "url"),
     *("skill", "plan", "content", "prompt"),
 )
 _FILES = ("file_path", "notebook_path")
-_LOOKED_AT = 8_000  # characters; longer than what is kept, so that a secret at its end is still recognized
+_LOOKED_AT = 8_000  # characters; more than are kept, so that a secret at the end of the kept text is recognized
 
 
 def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None) -> ToolCall:
@@ -98,7 +98,7 @@ def _relative(path: str, cwd: str | None) -> str:
 
 
 NAMED = 1000
-"""Skipped items that are named; the rest is only counted."""
+"""Number of skipped items whose names are kept; all others are only counted."""
 
 REASONS, EXAMPLES = 24, 3
 """Lines of the summary, and names in each line."""
@@ -112,8 +112,8 @@ class ImportReport:
 
     `files` counts markdown files; `unchanged` counts files that have not changed since an earlier import and were not
     read again. `reasons` counts skipped items by reason; `skipped` has the first of them. `commit` is the id of the
-    commit, or a sentence why there is none; empty if nothing was new. `folders` are those in which the sessions
-    worked, if they exist and no project was given.
+    commit, or a sentence why there is none; empty if nothing was new. `folders` are the sessions' working folders, if
+    they exist and no project was given.
     """
 
     format: Format
@@ -140,7 +140,7 @@ class ImportReport:
             self.skipped.append(item)
 
     def kept(self, items: Iterable[T | Skipped]) -> Iterator[T]:
-        """Yields the items that are not left out, and skips the others."""
+        """Yields the items that are not `Skipped`, and counts those that are."""
         for item in items:
             if isinstance(item, Skipped):
                 self.skip(item)
@@ -195,7 +195,7 @@ class ImportReport:
         elif self.unchanged:
             lines.append(f"{self.unchanged} files did not change since they were imported and were not read again")
         if self.redacted:
-            lines.append(f"{self.redacted} turns held secrets, which were redacted before writing")
+            lines.append(f"{self.redacted} turns contained secrets, which were redacted before writing")
         if self.skipped_count:
             lines += [f"{self.skipped_count} skipped:", *self._reasons()]
         return "\n".join(lines)
@@ -210,7 +210,7 @@ class ImportReport:
         if len(kinds := [reason for reason in ranked if reason[0] not in names]) > EXAMPLES:
             ranked = [reason for reason in ranked if reason[0] in names]
             number, most = sum(count for _, count in kinds), kinds[0][0]
-            lines.append(f"  {number:,} entries of {len(kinds)} kinds that hold no message, most of them: {most}")
+            lines.append(f"  {number:,} entries of {len(kinds)} kinds contain no message, most of them: {most}")
         for why, count in ranked[:REASONS]:
             named = list(dict.fromkeys(names.get(why, [])))
             if count == 1 and named:
@@ -228,7 +228,7 @@ Format = Recorded | Literal["claude-ai", "chatgpt", "markdown"]
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that was left out: `name` says where it is, `why` says what is wrong with it."""
+    """An item that was left out: `name` is its place, `why` is the reason."""
 
     name: str
     why: str
@@ -241,7 +241,7 @@ LONGEST_ID = 128
 """Characters of an id in an export; a longer one is replaced."""
 
 EPOCH = datetime.fromtimestamp(0, UTC)
-"""The time of messages before any that names its time."""
+"""The time of messages without a time at the beginning of a conversation."""
 
 Watch = Callable[[int, int, str], object]
 """Called with the progress of an import: done and total (bytes or files), and a label."""

@@ -1,4 +1,4 @@
-"""Reads a transcript file from where the last reading ended, in batches that fit in memory, and finds such files."""
+"""Reads a transcript file from the end of the last reading, in batches that fit in memory, and finds such files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _LOOKED_AT = 200  # lines
 
 
 def transcripts(path: Path, adapter: Adapter = CLAUDE_CODE) -> Iterator[Path | Skipped]:
-    """Yields the transcripts at `path` (a file, a project's folder, or all projects), and skipped links out of it.
+    """Yields the transcripts at `path` (a file, a project's folder, or all projects); as Skipped, links that leave it.
 
     They are ordered by the time of their last change, so that a copy comes after its original.
     """

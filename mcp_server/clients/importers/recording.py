@@ -1,7 +1,7 @@
-"""Records clients' transcripts: whole (import), or what is new in an open session (capture).
+"""Records clients' transcripts: whole ones (import), or the new turns of an open session (capture).
 
-Both read on from the same stored cursor: a missed hook loses nothing, and importing a captured transcript adds nothing.
-OpenCode has all its sessions in one database, of which each message is recorded once, when it is complete.
+Both continue from the same stored cursor, so that a missed hook loses nothing, and importing a captured transcript adds
+nothing. OpenCode has all its sessions in one database. Each message in it is recorded once, when it is complete.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ LONGEST_RESULT = 1_000_000
 
 
 def files_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]]:
-    """Returns the results of the tool calls that name one file, whole, by the path as tool calls have it. A result that
-    the transcript holds twice counts once.
+    """Returns the complete results of the tool calls that name exactly one file, by the path that the calls give.
 
-    Raises OSError if the transcript cannot be read.
+    A result that is in the transcript twice is returned once. Raises OSError if the transcript cannot be read.
     """
     found: dict[str, list[str]] = {}
     called: dict[str, str] = {}
@@ -191,13 +190,13 @@ async def capture(
 ) -> int:
     """Records new turns of `transcript` and of its subagents' transcripts, and returns their number.
 
-    No content of a file causes an error. The last answer is left for the next time. `stopped` (the client has stopped
-    answering) includes it if it seems complete, `final` always. `cwd` comes from the hook; the folder in the file takes
-    precedence. The transcript must be in the folder `projects`, by default the client's own. Of a database only the
-    client's `session` and its subagents are recorded, and complete messages only.
+    Invalid content never causes an error. The last answer is left for the next call, except with `stopped` (the client
+    has stopped answering) if the answer seems complete, and always with `final`. `cwd` comes from the hook; the folder
+    in the file takes precedence. The transcript must be in the folder `projects`, by default the client's own. From a
+    database only complete messages of the client's `session` and its subagents are recorded.
 
     Raises:
-        Refused: the path is outside that folder, or is no transcript.
+        Refused: the path is outside that folder, or is not a transcript.
         NotFound, Unavailable: there is no such file (yet), or it cannot be read.
     """
     if adapter.is_database:
@@ -220,8 +219,8 @@ async def capture(
 
 
 def contents_read(transcript: Path, adapter: Adapter, projects: Path) -> Mapping[str, Sequence[str]]:
-    """Returns what `files_read` finds in a transcript; nothing if it cannot be read, is no file of lines, or is not in
-    the folder `projects`."""
+    """Returns the result of `files_read` for a transcript; {} if it cannot be read, is a database, or is not in the
+    folder `projects`."""
     if adapter.is_database:
         return {}
     try:
@@ -252,9 +251,9 @@ def _with_subagents(transcript: Path, projects: Path, adapter: Adapter) -> list[
     """Returns the real path of a transcript, and those of its subagents. Raises as `capture` does."""
     path, folder = transcript.expanduser().resolve(), projects.expanduser().resolve()
     if not path.is_relative_to(folder):
-        raise Refused(f"{transcript} does not lie in {folder}, where {adapter.title} keeps its transcripts")
+        raise Refused(f"{transcript} is not in {folder}, where {adapter.title} keeps its transcripts")
     if not path.match(adapter.file_names) or (path.exists() and not path.is_file()):
-        raise Refused(f"{transcript} is no transcript: its name is not like {adapter.file_names}")
+        raise Refused(f"{transcript} is not a transcript: its name does not match {adapter.file_names}")
     if not path.exists():
         raise NotFound(f"there is no transcript at {transcript} yet")
     return [path, *subagents(path)]

@@ -1,4 +1,4 @@
-"""Imports a file or folder: reads it piece by piece, records every piece, and reports what was left out.
+"""Imports a file or folder: reads it in pieces, records each piece, and reports the items that were left out.
 
 Importing the same file again adds nothing: turns are compared by their source keys, files by their bytes. A file that
 has not changed since its import is not read again.
@@ -73,7 +73,7 @@ _LINES, _FILES = 50, 20
 
 
 def detect(path: Path) -> Format:
-    """Returns the format of an existing file or folder. Raises Invalid, with what to do, if it is unknown."""
+    """Returns the format of an existing file or folder. Raises Invalid, with advice, if it is unknown."""
     if path.name == DATABASE or (path / DATABASE).is_file():
         return "opencode"
     if path.is_dir():
@@ -84,7 +84,7 @@ def detect(path: Path) -> Format:
                 return client
         if any(found.suffix.lower() in SUFFIXES for found, _ in listing(path)):
             return "markdown"
-        raise Invalid(f"{path}: no file in it has a known format; give a folder of transcripts or notes, or --format")
+        raise Invalid(f"{path} has no file of a known format; give a folder of transcripts or notes, or use --format")
     if path.suffix.lower() in SUFFIXES:
         return "markdown"
     if path.suffix == reading.SUFFIX and (client := transcript_client(path)):
@@ -112,7 +112,7 @@ def detect(path: Path) -> Format:
 
 
 def transcript_client(path: Path) -> Format | None:
-    """Returns the client whose transcript this is, by its first lines; None if no client's."""
+    """Returns the client that wrote a transcript, by its first lines; None if it is not a transcript."""
     try:
         with path.open("rb") as file:
             first = [line.fields for line in islice(lines(file, 0), _LINES) if line.fields is not None]
@@ -152,7 +152,7 @@ async def import_path(
     anew: bool = False,
     watch: Watch = lambda done, total, label: None,
 ) -> ImportReport:
-    """Imports `path`, commits what is new, and returns a report.
+    """Imports `path`, commits the new files and transcripts, and returns a report.
 
     `name` is the folder for markdown (default: the path's name). `anew` also reads files that have not changed since
     their import.
@@ -204,8 +204,8 @@ class _Import:
     written: list[str] = field(default_factory=list)
 
     async def import_export(self) -> None:
-        """Imports a chat service's export. One that was imported whole and did not change is recognized by its size and
-        time."""
+        """Imports a chat service's export. Skips one that was imported completely before, if its size and time are the
+        same."""
         path, report, kind = self.path, self.report, self.report.format
         real, before = await run_sync(lambda: (path.resolve(), path.stat()))
         key, is_file = str(real), stat.S_ISREG(before.st_mode)
@@ -221,7 +221,7 @@ class _Import:
         documents = [other for other in others if kind == "claude-ai" and exports.document_kind(other.name)]
         if not parts and not documents and not report.skipped_count:
             raise NotFound(
-                f"{path} holds no conversations.json; give the export as it was downloaded, or another --format"
+                f"{path} contains no conversations.json; give the export as it was downloaded, or another --format"
             )
         read = chatgpt.session if kind == "chatgpt" else claude_ai.session
         done, total = 0, sum(part.size for part in parts)
@@ -247,7 +247,7 @@ class _Import:
             await self.memory.state.put(IMPORTED, key, kept)
 
     async def _import_documents(self, parts: list[exports.Part | Skipped]) -> None:
-        """Writes the projects and memories of an export, projects first: memories name them."""
+        """Writes the projects and memories of an export, projects first, because memories refer to them."""
         known: dict[str, str] = {}
         counts: Counter[str] = Counter()
         by_kind = sorted(parts, key=lambda part: (exports.document_kind(part.name) != "projects", part.name))
@@ -266,7 +266,7 @@ class _Import:
         files = [(file, file.stat().st_size if file.exists() else 0) for file in report.kept(found)]
         if not files and not report.skipped_count:
             raise NotFound(
-                f"{path} holds no transcript ({adapter.file_names}); give the folder of one project, or of all projects"
+                f"{path} has no transcript ({adapter.file_names}); give the folder of one project, or of all projects"
             )
         done, total = 0, sum(size for _, size in files)
         for file, size in files:

@@ -111,7 +111,7 @@ class Threads:
         self.skipped: Counter[str] = Counter()
         self.cwd, self.model = state.cwd, state.model
         self.resumed = ""
-        """The session that the last read lines continue, if that is not the file's own."""
+        """The session that the last read lines continue, if it is another one than the file's own."""
         self._at, self._prompted = state.at, state.prompted
         self._recent = deque(state.recent, RECENT)
         self._chains = dict(state.chains)
@@ -169,7 +169,7 @@ class Threads:
             return MAIN
         if named := as_text(fields.get("agentId")):
             return _agent_id(named)
-        # Older versions wrote subagents between the lines of the session, told apart by their first line only.
+        # Older versions wrote subagents' lines between those of the session. Only `parentUuid` links them to the first.
         parent = as_text(fields.get("parentUuid"))
         first = self._chains.pop(parent, None) or _agent_id(given or parent)[:12]
         for known in (parent, given):
@@ -211,7 +211,7 @@ class Threads:
             call_id = as_text(block.get("id")) or f"call-{len(answer.calls)}"
             answer.calls[call_id] = (as_text(block.get("name")), as_mapping(block.get("input")))
             self._callers[call_id] = answer
-        elif "tool_use_id" in block:  # what the API's own tools answered
+        elif "tool_use_id" in block:  # the result of one of the API's own tools
             self._result(block)
         else:
             thought = kind in ("thinking", "redacted_thinking")

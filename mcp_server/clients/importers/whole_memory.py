@@ -1,9 +1,9 @@
 """Exports a whole memory to a folder or a zip, and imports such an export.
 
-An export has every file of the memory at its place, and a folder `.memory/`: `state.jsonl` (rows of the state),
-`history.bundle` (the history, in git's format), and `files.jsonl` (time, mode and SHA-256 of each file). What can be
-made again (the index) and what belongs to one machine (its settings, installed clients) is not in it. Exports of equal
-memories have equal bytes, whatever engine stores them.
+An export contains every file of the memory under its own path, and a folder `.memory/`: `state.jsonl` (rows of the
+state), `history.bundle` (the history, in git's format), and `files.jsonl` (time, mode and SHA-256 of each file). It
+does not contain the index, which can be rebuilt, or what belongs to one machine (its settings, installed clients).
+Exports of equal memories have equal bytes, whichever storage engine they come from.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STATE, _HISTORY, _FILES = (f"{EXPORT}/{name}" for name in ("state.jsonl", "hist
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An export: its place, how many files and bytes are in it, and the files that are not in it."""
+    """A finished export: its path, the number of its files and bytes, and the files that were left out."""
 
     path: str
     files: int
@@ -63,11 +63,11 @@ def check_free(target: Path, root: Path | None) -> None:
     """Raises if an export cannot be written to `target`. `root` is the folder of the memory, if it has one.
 
     Raises:
-        Refused: `target` exists and is not an empty folder, or lies in the memory.
+        Refused: `target` exists and is not an empty folder, or is inside the memory.
         Invalid: another kind of archive is named.
     """
     if root is not None and target.is_relative_to(root):
-        raise Refused(f"{target} lies in the memory itself; name a place outside of it")
+        raise Refused(f"{target} is inside the memory itself; name a place outside of it")
     if target.suffix.lower() in (".gz", ".tar", ".tgz", ".7z", ".bz2", ".xz"):
         raise Invalid(f"{target.name}: name a folder or a file that ends with .zip")
     if target.exists() and not (target.is_dir() and not any(target.iterdir()) and target.suffix.lower() != ".zip"):
@@ -76,7 +76,8 @@ def check_free(target: Path, root: Path | None) -> None:
 
 @contextlib.contextmanager
 def writing(target: Path) -> Iterator[Export]:
-    """Yields an export to fill, which gets its name `target` when the block ends. Deletes what a killed export left.
+    """Yields an export to fill, which gets its name `target` when the block ends. First deletes the rest of an
+    interrupted one.
 
     Raises Unavailable if it cannot be written.
     """
@@ -114,7 +115,7 @@ def _delete(part: Path) -> None:
 
 
 class Export:
-    """An export that is being written. The parts of files go to the disk as they come."""
+    """An export that is being written. Parts of files are written at once, so that large files do not fill memory."""
 
     def __init__(self, part: Path, archive: zipfile.ZipFile | None) -> None:
         self._part = part
@@ -217,7 +218,7 @@ class Import:
             self.bytes += len(part)
             yield part
         if digest.hexdigest() != wanted:
-            raise Invalid(f"{self._path}: {path} is not as it was exported; nothing was imported")
+            raise Invalid(f"{self._path}: {path} differs from the exported file; nothing was imported")
 
     def _parts(self, name: str) -> Iterator[bytes]:
         with self._opened(name) as stream:
@@ -230,7 +231,7 @@ class Import:
                 try:
                     yield json.loads(line)
                 except ValueError:
-                    raise Invalid(f"{self._path}: {name}: line {number} is no JSON; export again") from None
+                    raise Invalid(f"{self._path}: {name}: line {number} is not JSON; export again") from None
 
     def _opened(self, name: str) -> IO[bytes]:
         try:

@@ -111,7 +111,7 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Clien
     words, variables = tuple(entries.words_of(entry)), {key: str(env[key]) for key in env}
     found = ClientStatus(client, project, path, "installed", "", names[0], words, variables, hooks)
     keep = f"claude plugin disable {plugin}, or {found.command('uninstall')}"
-    twice = f"the plugin is enabled too and does it again; keep one: {keep}"
+    twice = f"the plugin is enabled too and does the same; keep only one: {keep}"
     return replace(found, problem=twice) if plugin else found
 
 
@@ -152,7 +152,7 @@ async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
             tasks.start_soon(shake_hands, each)
     for each in found:
         if each.state == "broken":
-            checks.append(Check(each.title, False, each.problem, "mend that file, or put a backup in its place"))
+            checks.append(Check(each.title, False, each.problem, "fix that file, or replace it with a backup"))
         elif each.state == "plugin":
             checks.append(await run_sync(_plugin, each, answers[_start(each)], memory, machine))
         elif each.state == "installed":
@@ -191,8 +191,8 @@ def _server(found: ClientStatus, answered: Answered, memory: Memory, machine: Ma
     if answered.version != __version__:
         return Check(found.title, False, f"{said}, but version {answered.version}", again, matters=False)
     if found.state == "installed" and found.client.hooks and ("--hooks" in found.words) != bool(found.hooks):
-        odd = "with --hooks, and there are none" if "--hooks" in found.words else "without --hooks, and there are some"
-        return Check(found.title, False, f"{said}, but {odd}", again)
+        odd = "with --hooks, but without hooks" if "--hooks" in found.words else "with hooks, but without --hooks"
+        return Check(found.title, False, f"{said}, {odd}", again)
     if found.problem:
         return Check(found.title, False, f"{said}, but {found.problem}", matters=False)
     return Check(found.title, True, said)
@@ -205,14 +205,14 @@ def _plugin(found: ClientStatus, answered: Answered, memory: Memory, machine: Ma
         detail = f"the plugin {found.name} is enabled, but {problem}"
         return Check(found.title, False, detail, "put the folder of both commands on PATH (`uv tool install` does)")
     checked = _server(found, answered, memory, machine)
-    advice = "" if checked.ok else "the plugin starts what is first on PATH: see to that one"
+    advice = "" if checked.ok else "the plugin starts the first context-manager-mcp on PATH: fix that one"
     return replace(checked, detail=f"the plugin {found.name} is enabled; {checked.detail}", advice=advice)
 
 
 def _hooks(found: ClientStatus, machine: Machine) -> Check:
     name, again = f"{found.title} hooks", found.command("install")
     if not found.hooks:
-        return Check(name, False, "none: nothing is recorded or brought in by itself", again, matters=False)
+        return Check(name, False, "none: nothing is recorded or added automatically", again, matters=False)
     lacking = [event for event in found.client.hooks.events if event not in found.hooks] if found.client.hooks else []
     if lacking:
         return Check(name, False, f"missing: {', '.join(lacking)}", again)
@@ -254,24 +254,24 @@ def _hook_socket(memory: Memory) -> Check:
     else:
         answer, stalls = command.ask(str(local), "", time.monotonic() + ANSWER_PATIENCE)
         if answer is not None:
-            return Check("hook door", True, "the running server answers hooks")
+            return Check("hook socket", True, "the running server answers hooks")
     if why := listener.obstacle(local):
-        advice = "mend that folder, or set workspace.local_dir to another one; until then prompts get nothing"
-        return Check("hook door", False, f"hooks cannot reach a server: {why}", advice)
+        advice = "fix that folder, or set workspace.local_dir to another one; until then nothing is added to prompts"
+        return Check("hook socket", False, f"hooks cannot reach a server: {why}", advice)
     if held is not None:
-        return Check("hook door", True, "no server is running now; what hooks bring is queued until one is")
+        return Check("hook socket", True, "no server is running now; events of hooks are queued until one is")
     if not stalls and (protocol.is_starting(str(local)) or not _is_alive(local / protocol.ADDRESS)):
-        said = "a command is working on the memory; what hooks bring is queued until it is done"
-        return Check("hook door", True, said)
+        said = "a command is using the memory; events of hooks are queued until it is done"
+        return Check("hook socket", True, said)
     advice = f"start the clients again; if that does not help, delete {local / protocol.ADDRESS}"
-    return Check("hook door", False, "a server is running and does not answer hooks", advice)
+    return Check("hook socket", False, "a server is running and does not answer hooks", advice)
 
 
 def _is_alive(address: Path) -> bool:
     """Returns True if the process that wrote the address is alive."""
     try:
         _, pid, _, _ = protocol.read_address(address.read_bytes())
-        if os.name == "posix":  # elsewhere signal 0 is no question
+        if os.name == "posix":  # on Windows signal 0 would end the process
             os.kill(pid, 0)
     except (OSError, ValueError):
         return False
@@ -283,9 +283,9 @@ def _queue(memory: Memory) -> Check:
     folder = memory.disk.local / listener.REJECTED
     rejected = len(list(folder.iterdir())) if folder.is_dir() else 0
     if rejected:
-        advice = f"look into {folder}, then delete what is in it"
-        return Check("hook queue", False, f"{rejected} events could not be worked on", advice, matters=False)
-    advice = "context-manager status works them off" if waiting > MANY else ""
+        advice = f"look at the files in {folder}, then delete them"
+        return Check("hook queue", False, f"{rejected} events could not be handled", advice, matters=False)
+    advice = "run context-manager status, which handles them" if waiting > MANY else ""
     return Check("hook queue", waiting <= MANY, f"{waiting} waiting" if waiting else "empty", advice, matters=False)
 
 
@@ -332,7 +332,7 @@ async def handshake(
     async def look(message: object) -> None:
         nonlocal problem
         if isinstance(message, ValidationError):
-            problem = f"its stdout is no protocol: {str(message.errors()[0]['input'])[:80]!r}"
+            problem = f"its stdout is not MCP: {str(message.errors()[0]['input'])[:80]!r}"
             scope.cancel()
 
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:

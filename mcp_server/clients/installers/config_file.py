@@ -62,7 +62,7 @@ def refuse_read_only(file: ConfigFile) -> None:
         managed = f" (it is {file.real})" if file.real != file.path else ""
         raise Refused(
             f"{file.path} is read-only{managed}; make it writable, or add the entry (install --print shows it) "
-            "to the file that it is made from"
+            "to the file that it is generated from"
         )
 
 

@@ -52,7 +52,7 @@ def words_of_hook(handler: Mapping[str, Any]) -> list[str]:
 def put_hooks(
     text: str, handlers: Mapping[str, Mapping[str, Any]], where: str, begin: Mapping[str, Any] | None = None
 ) -> str:
-    """Returns `text` with exactly these handlers of ours. Other hooks stay where they are.
+    """Returns `text` with these handlers as the only ones of ours. Other hooks stay where they are.
 
     `begin` are keys that a new file must have.
     """
@@ -132,8 +132,8 @@ def refuse_comments(client: Client, text: str, where: str) -> None:
         odd_line = jsonc.parse(text, where).odd_line
         if odd_line:
             raise Invalid(
-                f"{where}: line {odd_line}: a comment or a trailing comma, for which {client.title} "
-                "ignores the whole file; take it out and try again"
+                f"{where}: line {odd_line}: because of a comment or a trailing comma, {client.title} ignores the "
+                "whole file; remove it and try again"
             )
 
 

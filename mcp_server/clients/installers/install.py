@@ -1,6 +1,7 @@
-"""Installs into a client and uninstalls: writes its files, backups, and a record of what was there before.
+"""Installs into a client and uninstalls: writes its files, backups, and a record of the state before.
 
-The record, `.local/installs/CLIENT.json`, is written before the files: an interrupted installation can be undone.
+The record, `.local/installs/CLIENT.json`, is written before the files, so that an interrupted installation can be
+undone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Reads and edits JSON with comments and trailing commas, as editors keep it. All bytes outside an edit stay.
 
-`parse` puts blanks in place of comments and trailing commas, which keeps all positions, and leaves the rest to `json`.
+`parse` replaces comments and trailing commas with blanks, which keeps all positions, and parses the result with `json`.
 `put`, `append` and `remove` change the text. A path is a tuple of keys and, in arrays, of indexes. New text uses the
 file's indentation and line ends.
 
-Python's libraries for such files either lose comments, write the whole file anew, or run a JavaScript engine.
+Existing Python libraries for such files lose comments, rewrite the whole file, or need a JavaScript engine.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def parse(text: str, where: str) -> Document:
             root = Node("", start, start, len(plain.rstrip(_SPACE)), json.loads(plain))
         except json.JSONDecodeError as error:
             place = f"line {error.lineno}, column {error.colno}: {error.msg}"
-            raise Invalid(f"{where}: {place}; mend the file and try again") from None
+            raise Invalid(f"{where}: {place}; fix the file and try again") from None
         except RecursionError:
-            raise Invalid(f"{where}: line 1, column 1: nested too deeply; mend the file and try again") from None
+            raise Invalid(f"{where}: line 1, column 1: nested too deeply; fix the file and try again") from None
     odd_line = text.count("\n", 0, min(odd + commas)) + 1 if odd or commas else 0
     return Document(text, plain, tuple(commas), root, odd_line)
 
@@ -259,7 +259,7 @@ def _must_be(kind: type, node: Node, text: str, where: str, path: Path) -> None:
         line = text.count("\n", 0, node.start) + 1
         name = ".".join(map(str, path)) or "the document"
         wanted = "an object ({…})" if kind is dict else "a list ([…])"
-        raise Invalid(f"{where}: line {line}: {name} is not {wanted}; mend the file and try again")
+        raise Invalid(f"{where}: line {line}: {name} is not {wanted}; fix the file and try again")
 
 
 def newline_of(text: str) -> str:

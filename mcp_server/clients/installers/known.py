@@ -1,6 +1,6 @@
 """The supported clients: where each keeps its configuration, and under which key.
 
-The facts are from the clients' documentation (2026-11); those tried with the real program say so.
+The facts are from the clients' documentation (2026-11). A comment marks facts that were tested with the real program.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Machine:
 
 _AGAIN = "Start {title} again, or reload its MCP servers."
 _CLAUDE_EXPORT = (
-    "To bring in earlier chats: in Claude, Settings → Privacy → Export data; an e-mail brings a ZIP file, or a list of "
-    "several to download into one folder; then `context-manager import FILE.zip`, or the folder."
+    "To import earlier chats: in Claude, Settings → Privacy → Export data. You get an e-mail with a ZIP file, or with "
+    "a list of several to download into one folder. Then run `context-manager import` with the file or the folder."
 )
 
 
@@ -70,10 +70,10 @@ class Client:
     also: Mapping[str, Any] = field(default_factory=dict)
     """Fields of its entries besides `command` and `args`."""
     programs: tuple[str, ...] = ()
-    """Commands that prove that it is installed, before its folder exists."""
+    """Commands on PATH that show that it is installed, even if its folder does not exist yet."""
     hooks: Adapter | None = None
     whole_environment: bool = False
-    """True if servers get its whole environment (tried), not only some variables."""
+    """True if servers get its whole environment (tested), not only some variables."""
     afterwards: str = _AGAIN
     """An instruction for the user after the installation, such as restarting the client."""
     history: str = ""
@@ -109,7 +109,7 @@ def _opencode(machine: Machine) -> Path:
 
 
 def _vscode(machine: Machine) -> Path:
-    """Returns the file of the first installed edition. Profiles other than the default one have files of their own."""
+    """Returns the file of the first installed edition, for its default profile. Other profiles have other files."""
     folders = [machine.settings_folder() / name / "User" for name in ("Code", "Code - Insiders", "VSCodium")]
     return next((folder for folder in folders if folder.is_dir()), folders[0]) / "mcp.json"
 
@@ -181,7 +181,7 @@ CLIENTS: tuple[Client, ...] = (
         _zed,
         container=("context_servers",),
         project=".zed/settings.json",
-        also={"source": "custom"},  # versions before 2026 ask for it, later ones take no notice
+        also={"source": "custom"},  # versions before 2026 require it, later ones ignore it
         programs=("zed", "zeditor"),
         afterwards="Zed starts it at once; the settings of its agent panel show a green dot.",
     ),
@@ -235,7 +235,7 @@ CLIENTS: tuple[Client, ...] = (
 )
 
 CHATGPT_EXPORT = (
-    "ChatGPT's chats: Settings → Data controls → Export data; an e-mail brings a ZIP file; then "
+    "To import ChatGPT's chats: Settings → Data controls → Export data. You get an e-mail with a ZIP file. Then run "
     "`context-manager import FILE.zip`."
 )
 
@@ -260,5 +260,5 @@ def client_named(name: str) -> Client:
     wanted = _ALIASES.get(wanted, wanted)
     if wanted in known:
         return known[wanted]
-    hint = did_you_mean(wanted, known) or f"; there are {', '.join(known)}"
+    hint = did_you_mean(wanted, known) or f"; the clients are {', '.join(known)}"
     raise NotFound(f"no client {name!r} is known here{hint}")

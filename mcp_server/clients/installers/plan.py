@@ -47,9 +47,9 @@ class Launch:
 
 
 def launching(machine: Machine, workspace: Path, python: Path | None = None, prefix: Path | None = None) -> Launch:
-    """Returns how a client starts this installation: the absolute path of the command, or `uvx` if that started us.
+    """Returns the commands with which a client starts this installation: absolute paths, or `uvx` if that started us.
 
-    A client does not have the shell's environment, so the workspace is named unless it is `~/.context-manager`.
+    A client does not have the shell's environment, so the commands name any workspace but `~/.context-manager`.
     `python` and `prefix` are this interpreter's by default. Raises Unavailable if the command is neither beside the
     interpreter nor where the package's metadata says.
     """
@@ -77,7 +77,7 @@ def _command(folders: Iterable[Path], name: str, python: Path) -> str:
 
 
 def _recorded() -> tuple[Path, ...]:
-    """Returns the folders of this package's commands; `pip install --user` puts them beside no interpreter."""
+    """Returns the folders of this package's commands: `pip install --user` does not put them beside the interpreter."""
     try:
         files = distribution(PACKAGE).files or ()
     except PackageNotFoundError:
@@ -152,7 +152,7 @@ class Plan:
 
 
 def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | None = None, hooks: bool = True) -> Plan:
-    """Returns the changes after which `client` starts us as `launch` says.
+    """Returns the changes that make `client` start this server as `launch` says.
 
     Raises Invalid with file and line for a broken file, Refused for a read-only one or if the client has no
     configuration for a project, Conflict if our names are taken.
@@ -160,12 +160,14 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
     notes = []
     if client.hooks is CLAUDE_CODE and (plugin := plugin_of(machine)):
         raise Refused(
-            f"the plugin {plugin} is enabled in {client.title} and brings the server and the hooks already; "
-            f"keep it, or take it out first: claude plugin disable {plugin}"
+            f"the plugin {plugin} is enabled in {client.title} and already adds the server and the hooks; "
+            f"keep it, or disable it first: claude plugin disable {plugin}"
         )
     path, container = place(client, machine, project)
     if not client.here(machine):
-        notes.append(f"{client.title} does not seem to be on this machine; it finds the entry when it is.")
+        notes.append(
+            f"{client.title} does not seem to be on this machine; it will find the entry when it is installed."
+        )
     file = config_file.read(path)
     text = _readable(client, file)
     adapter = client.hooks if hooks else None
@@ -185,7 +187,7 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
         if change.changes:
             config_file.refuse_read_only(change.file)
         if project is not None and change.file.path.is_relative_to(project):
-            notes.append(f"{change.file.path} names a path of this machine: keep it out of what you share.")
+            notes.append(f"{change.file.path} contains a path of this machine: do not commit or share it.")
     return Plan(client, project, name, tuple(changes), bool(place_of_hooks), tuple(notes))
 
 

@@ -1,6 +1,6 @@
 """Changes one table in the text of a TOML file; all other bytes stay as they are.
 
-`tomllib` reads the content, and tells where a statement ends: at the first `#` or line end up to which it is valid.
+`tomllib` reads the content, and finds the end of a statement: the first `#` or line end before which it is valid.
 `tomlkit` does not fit: removing a table also removes the comments between it and the next table.
 """
 
@@ -43,7 +43,7 @@ def read(text: str, where: str) -> dict[str, Any]:
         at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", str(error))
         line = (at[1] if at else None) or text.count("\n") + 1
         what = str(error)[: at.start()] if at else str(error)
-        raise Invalid(f"{where}: line {line}: {what}; mend the file and try again") from None
+        raise Invalid(f"{where}: line {line}: {what}; fix the file and try again") from None
 
 
 def put(text: str, table: Table, fields: Mapping[str, Any], where: str) -> str:
@@ -104,7 +104,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _check(before: dict[str, Any], after: str, table: Table, wanted: Mapping[str, Any] | None, where: str) -> None:
-    """Raises Refused unless `table` is `wanted` in the new text, and all else is as before."""
+    """Raises Refused unless `table` equals `wanted` in the new text, and the rest of the content is unchanged."""
     try:
         found = tomllib.loads(after)
         well = _inside(found, table) == wanted and _bare(found, table) == _bare(before, table)
@@ -112,8 +112,8 @@ def _check(before: dict[str, Any], after: str, table: Table, wanted: Mapping[str
         well = False
     if not well:
         raise Refused(
-            f"{where}: {'.'.join(table[:-1])} is not written as tables of their own ([{'.'.join(table)}]), so it "
-            "cannot be changed without touching the rest; change it by hand (install --print shows what)"
+            f"{where}: {'.'.join(table[:-1])} is not written as separate tables ([{'.'.join(table)}]), so it cannot "
+            "be changed without touching the rest; change it by hand (install --print shows the entry)"
         )
 
 

@@ -52,7 +52,7 @@ async def test_what_was_left_out_is_counted_by_kind(memory: Memory, projects: Pa
     assert report.reasons["slash command"] == 1
     assert report.reasons["thinking"] == 1
     assert report.skipped_count == sum(report.reasons.values())
-    assert "12 entries of 12 kinds that hold no message" in report.markdown
+    assert "12 entries of 12 kinds contain no message" in report.markdown
 
 
 async def test_unchanged_files_are_not_read_again(memory: Memory, projects: Path) -> None:

@@ -78,7 +78,7 @@ async def test_a_zip_bomb_is_refused(memory: Memory, tmp_path: Path, monkeypatch
     path = zipped(tmp_path / "bomb.zip", **{"conversations.json": "[" + " " * 8 * 1024**2 + "]"})
     report = await import_path(memory, path, kind="chatgpt")
     assert report.sessions == 0
-    assert "would grow to" in report.markdown
+    assert "would unpack to" in report.markdown
 
 
 def test_one_endless_item_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

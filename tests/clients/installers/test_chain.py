@@ -48,7 +48,7 @@ async def test_a_whole_chain_is_in_order(memory: Memory, here: Machine) -> None:
     assert all(check.ok for check in found.values()), found
     assert "connected in" in found["Cursor"].detail
     assert "all 7 there" in found["Claude Code hooks"].detail
-    assert {"Codex", "Claude Code", "hook door", "hook queue"} <= set(found)
+    assert {"Codex", "Claude Code", "hook socket", "hook queue"} <= set(found)
 
 
 async def test_with_no_client_it_names_one_that_is_here(memory: Memory, here: Machine) -> None:
@@ -99,7 +99,7 @@ async def test_another_memory_and_missing_hooks_are_noticed(memory: Memory, here
     assert found["Claude Code hooks"].detail == "missing: Stop"
     settings.unlink()
     found = await checks(memory, here)
-    assert "with --hooks, and there are none" in found["Claude Code"].detail
+    assert "with --hooks, but without hooks" in found["Claude Code"].detail
     assert "nothing is recorded" in found["Claude Code hooks"].detail
 
 
@@ -141,7 +141,10 @@ async def test_a_plugin_beside_an_installation_is_told_of(memory: Memory, here: 
     found = (await checks(memory, here))["Claude Code"]
     assert not found.ok
     assert not found.matters
-    assert "keep one: claude plugin disable context-manager@x, or context-manager uninstall claude-code" in found.detail
+    assert (
+        "keep only one: claude plugin disable context-manager@x, or context-manager uninstall claude-code"
+        in found.detail
+    )
 
 
 async def test_a_plugin_whose_commands_are_not_on_path_is_told_of(memory: Memory, here: Machine) -> None:
@@ -173,27 +176,27 @@ async def test_events_that_wait_and_that_failed_are_counted(memory: Memory, here
     rejected = memory.disk.local / "queue" / "rejected"
     rejected.mkdir()
     (rejected / "x.json").write_text("{}")
-    assert "1 events could not be worked on" in (await checks(memory, here))["hook queue"].detail
+    assert "1 events could not be handled" in (await checks(memory, here))["hook queue"].detail
 
 
 async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machine, workspace: Path) -> None:
     async with open_memory(workspace, KEYWORDS_ONLY) as serving, maintain(serving):
         with anyio.fail_after(60):
-            while "running server answers" not in (await checks(memory, here))["hook door"].detail:
+            while "running server answers" not in (await checks(memory, here))["hook socket"].detail:
                 await anyio.lowlevel.checkpoint()
     held = memory.locks.try_maintainer()
     assert held is not None
     address = memory.disk.local / protocol.ADDRESS
     async with open_memory(workspace, KEYWORDS_ONLY) as other:
         address.write_bytes(protocol.address("t", os.getpid(), f"unix {address.with_name('gone.sock')}"))
-        hanging = (await checks(other, here))["hook door"]
+        hanging = (await checks(other, here))["hook socket"]
         address.unlink()
-        working = (await checks(other, here))["hook door"]
+        working = (await checks(other, here))["hook socket"]
     held.release()
     assert not hanging.ok
     assert "does not answer hooks" in hanging.detail
     assert working.ok
-    assert "a command is working" in working.detail
+    assert "a command is using" in working.detail
 
 
 async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) -> None:
@@ -203,7 +206,7 @@ async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) ->
         address = memory.disk.local / protocol.ADDRESS
         address.parent.mkdir(exist_ok=True)
         address.write_bytes(protocol.address("t", 1, f"port {silent.extra(SocketAttribute.local_port)}"))
-        found = (await checks(memory, here))["hook door"]
+        found = (await checks(memory, here))["hook socket"]
     held.release()
     assert not found.ok
     assert "does not answer hooks" in found.detail
@@ -212,10 +215,10 @@ async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) ->
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no socket there")
 async def test_a_folder_in_which_no_server_can_listen_is_told_of(memory: Memory, here: Machine) -> None:
     (memory.disk.local / "run").write_text("a file")
-    found = (await checks(memory, here))["hook door"]
+    found = (await checks(memory, here))["hook socket"]
     assert not found.ok
     assert "hooks cannot reach a server" in found.detail
     assert str(memory.disk.local / "run") in found.detail
     (memory.disk.local / "run").unlink()
-    assert (await checks(memory, here))["hook door"].ok
+    assert (await checks(memory, here))["hook socket"].ok
     assert list((memory.disk.local / "run").iterdir()) == []

@@ -40,7 +40,7 @@ async def test_one_that_does_not_end_is_ended() -> None:
 
 async def test_what_is_no_protocol_is_quoted() -> None:
     found = await handshake(python("print('Welcome!'); input()"), os.environ)
-    assert found.problem == "its stdout is no protocol: 'Welcome!'"
+    assert found.problem == "its stdout is not MCP: 'Welcome!'"
 
 
 async def test_a_refusal_is_told() -> None:

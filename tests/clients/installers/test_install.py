@@ -167,7 +167,7 @@ async def test_a_single_project_has_a_file_of_its_own(memory: Memory, home: Path
     install(memory, found)
     assert client.project is not None
     assert SERVER in (folder / client.project).read_text("utf-8")
-    assert any("keep it out of what you share" in note for note in found.notes)
+    assert any("do not commit or share it" in note for note in found.notes)
     assert not client.file(machine(home)).exists()
     assert look(client, machine(home), folder).state == "installed"
     uninstall(memory, client, machine(home), folder)

@@ -135,7 +135,7 @@ def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
         assert said is None or (document.root is not None and document.root.value == said)
         return
     assert said is None
-    assert re.match(r"settings\.json: line \d+, column \d+: .*; mend the file", refusal, re.DOTALL)
+    assert re.match(r"settings\.json: line \d+, column \d+: .*; fix the file", refusal, re.DOTALL)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_wrong_name_gets_the_nearest() -> None:
     assert client_named("Claude_Desktop").name == "claude-desktop"
     with pytest.raises(NotFound, match="did you mean 'windsurf'"):
         client_named("windserf")
-    with pytest.raises(NotFound, match="there are claude-code, claude-desktop"):
+    with pytest.raises(NotFound, match="the clients are claude-code, claude-desktop"):
         client_named("x")
 
 

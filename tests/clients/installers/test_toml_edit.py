@@ -81,9 +81,9 @@ def test_our_table_is_changed_and_removed_wherever_it_stands(before: str, later:
 
 
 def test_a_broken_file_is_refused_with_the_line() -> None:
-    with pytest.raises(Invalid, match=r"config\.toml: line 2: .*mend the file"):
+    with pytest.raises(Invalid, match=r"config\.toml: line 2: .*fix the file"):
         toml_edit.read('a = 1\nb = "x\n', "config.toml")
-    with pytest.raises(Invalid, match=r"config\.toml: line 1: .*mend the file"):
+    with pytest.raises(Invalid, match=r"config\.toml: line 1: .*fix the file"):
         toml_edit.read("a = ", "config.toml")
 
 
