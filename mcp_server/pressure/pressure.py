@@ -57,10 +57,7 @@ REASONS: dict[Action, DropReason] = {
 TOLD_FROM = 0.10  # share of the limit from which `observe` shows the gauge
 IN_ADD = "This does not free space in your client's window. /compact there does, if your client has it."
 IN_REPLACE = "`recover` brings them back"
-OVER_LIMIT = (
-    "what is left is loaded by the client, or too many pieces that are protected; take off anchors, or raise "
-    "context.limit_tokens"
-)
+OVER_LIMIT = "the rest was loaded by the client or is protected; remove anchors, or raise context.limit_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +94,10 @@ class Relief:
 async def relieve(
     memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts, lookups: Lookups, curated: int
 ) -> list[Relief]:
-    """Runs what is due after the turns `new`, and returns it: curation at its trigger and at every further 5%,
-    compaction at its own, the limit if that was not enough. Call it under the transcript's lock. `entered` is the state
-    of the live set after these turns; `lookups` caches what is read under that lock; `curated` is the step of fullness
-    (STEPS) at which the session was curated last."""
+    """Runs the steps that are due after the turns `new`, and returns them: curation at its trigger and at every further
+    5%, compaction at its trigger, and the limit if compaction was not enough. Call it under the transcript's lock.
+    `entered` is the state of the live set after these turns; `lookups` caches what is read under that lock; `curated`
+    is the step of fullness (STEPS) at which the session was curated last."""
     knobs = memory.settings.context
     if not knobs.cold_storage_enabled or not new:
         return []
@@ -135,7 +132,7 @@ async def plan(
 ) -> Plan:
     """Returns what curation or compaction would do now. Changes nothing. `target` is the number of tokens at which it
     stops; by default a step below its trigger, so that the next turn does not trigger it again. A curation that was
-    `asked` for takes everything at or below the cutoff."""
+    `asked` for drops everything at or below the cutoff."""
     session, turns, judged = lookups.session, await lookups.turns(), await lookups.compared(alone=False)
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
     similar, unknown = judged.of(chunks)
@@ -179,7 +176,7 @@ async def carry_out(
     memory: Memory, decided: Plan, reason: DropReason | None = None, turns: Sequence[Turn] | None = None
 ) -> Relief:
     """Writes the originals to disk, durably, and then changes the live set in one transaction. Call it under the
-    transcript's lock; `turns` are all of the session's, if they are known."""
+    transcript's lock; `turns` are all turns of the session, if the caller has them."""
     if not decided.changes:
         return Relief(decided, decided.tokens_before)
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns

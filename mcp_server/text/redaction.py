@@ -240,7 +240,7 @@ _AUTH_FIELD = re.compile(r"\b_?auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[
 def _marked(
     text: str, needles: tuple[str, ...], pattern: re.Pattern[str], kind: str, accept: Callable[[str], bool]
 ) -> Iterator[SecretSpan]:
-    """Yields the accepted values of a pattern, which is only tried in texts with one of the lower-case needles."""
+    """Yields the accepted values of a pattern, which is only tried in texts with one of the lower-case `needles`."""
     lower = text.lower()
     if any(needle in lower for needle in needles):
         yield from (SecretSpan(kind, *found.span(1)) for found in pattern.finditer(text) if accept(found[1]))

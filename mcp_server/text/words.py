@@ -92,10 +92,11 @@ STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 
 ENGLISH = "english"
 LEAST_OF_LANGUAGE = 2
-"""Stop words of a language that a message needs to count as one of that language."""
+"""Least number of stop words of a language in a message of that language."""
 
 LONGEST = 4_000
-"""Characters of a message that are read as a query, from its beginning and its end, where requests are."""
+"""Characters of a message that are read as a query, half from its beginning and half from its end, where people write
+their requests."""
 
 _LETTERS = str.maketrans(
     dict(zip("đĐłŁøØıßæÆœŒ", ["d", "d", "l", "l", "o", "o", "i", "ss", "ae", "ae", "oe", "oe"], strict=True))
@@ -103,7 +104,7 @@ _LETTERS = str.maketrans(
 """Letters that Unicode does not decompose."""
 
 LONGEST_KEPT = 16
-"""Characters of a run of other letters that is kept with its folded form: "ü", "–", a word in Cyrillic."""
+"""Longest run of non-ASCII characters whose folded form is cached: "ü", "–", a word in Cyrillic."""
 
 _CONTRACTION = re.compile(r"(?<=\w)['’](?:s|t|d|m|re|ve|ll)\b", re.IGNORECASE)
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
