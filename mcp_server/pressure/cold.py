@@ -246,7 +246,7 @@ async def _planned(memory: Memory, record: ColdRecord) -> Recovered:
         note = "it is live already, in full length"
     else:
         added = record.tokens - (0 if chunk.form == "cold" else chunk.tokens)
-        mirror = "it comes back into the memory's copy of the context; to show it to the client again, paste it there"
+        mirror = "it comes back into the memory's mirror; the client keeps its own window, so paste it there to show it"
         note = "" if row.delivery == "replace" else mirror
     return Recovered(record, False, added, note)
 

@@ -6,7 +6,7 @@
     recovery.jsonl        chunks that came back: they should not have been dropped
     context-health.jsonl  how full each session is
 
-With the delivery `add`, the context is the memory's own copy (the mirror): the client keeps its own window. If a line
+With the delivery `add`, the context is the memory's own copy (its mirror): the client keeps its own window. If a line
 of a log cannot be written, it is lost, and nothing else fails.
 """
 
@@ -125,7 +125,7 @@ def _next_step(gauges: Gauges, knobs: Context, row: SessionRow) -> str:
 
 
 OF_MIRRORS = (
-    "If the client keeps its own window, this is about the memory's copy of it. The window itself did not change: "
+    "If the client keeps its own window, this is about the memory's mirror of it. The window itself did not change: "
     "only its user can free space there, with /compact, a new chat, or by clearing a file."
 )
 

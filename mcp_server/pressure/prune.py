@@ -35,8 +35,9 @@ from mcp_server.text.prose import did_you_mean
 from mcp_server.text.transcript_head import title_of
 
 IN_ADD = (
-    "This changes the memory's own copy of the conversation, from which contexts are compiled. The client's own window "
-    "still holds all of it; only its user can change that, with /compact, a new chat, or by removing files from it."
+    "This changes the memory's mirror (its own copy) of the conversation, from which contexts are compiled. The "
+    "client's own window still holds all of it; only its user can change that, with /compact, a new chat, or by "
+    "removing files."
 )
 TOO_LATE = 'prune(strategy="compact") shows what compacting would do.'
 FATES: dict[Action, Fate] = {"keep": "keep", "drop": "gone"}  # the others fade

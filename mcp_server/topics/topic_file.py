@@ -70,7 +70,7 @@ class Pattern(_TextFields):
         try:
             regex.compile(expression, flags=sum(int(getattr(regex, flag.upper())) for flag in set(flags)))
         except (regex.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"not a valid regular expression: {str(error) or 'it is nested too deeply'}") from error
+            raise ValueError(f"invalid regular expression: {str(error) or 'it is nested too deeply'}") from error
         return value
 
 
@@ -152,9 +152,7 @@ class Cron(_Fields):
                 raise CronSimError("wrong number of fields")
             next(CronSim(value, datetime(2000, 1, 1, tzinfo=UTC)))
         except (CronSimError, StopIteration) as error:
-            raise ValueError(
-                "not a cron expression of five fields, such as '0 8 * * *', or its time never comes"
-            ) from error
+            raise ValueError("must be a cron expression of five fields that comes true, such as '0 8 * * *'") from error
         return value
 
 

@@ -1,5 +1,5 @@
-"""Splits a message into sentences and keeps where each one stands: paragraph, list, table, heading. Tells which of the
-options before it an answer chooses: "b", "option 2", "1 and 3", "1 to 4", "the last one"."""
+"""Splits a message into sentences and records the layout of each: paragraph, list, table, heading. Finds the options
+that an answer chooses of those in the message before it: "b", "option 2", "1 and 3", "1 to 4", "the last one"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRAPPED = 60
 message: the next line goes on with its sentence."""
 
 LONG = 220
-"""Characters. A longer sentence, as dictation gives it, is cut where a new clause begins."""
+"""Characters. A longer sentence, as in dictated text, is cut where a new clause begins."""
 
 _FENCE = re.compile(r"^\s*(?:>\s*)*(`{3,}|~{3,})")
 _RULE = re.compile(r"[|:\-\s=*_]+")
@@ -225,7 +225,8 @@ def _number(mark: str) -> int:
 
 
 MOST_SENTENCES, MOST_WORDS = 3, 12
-"""Sentences of a message of which one alone may name an option, and words of its beginning that may."""
+"""Number of sentences of which each may name an option alone, and number of words at the beginning of a message that
+may name one."""
 
 LONGEST_BEGINNING = 500
 """Characters in which the end of the first sentence is looked for."""

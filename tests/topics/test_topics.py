@@ -117,13 +117,16 @@ def test_the_names_that_people_guess_are_understood(trigger: str) -> None:
         ("triggers:\n  - match: x", r"line 3: `triggers\.0`: a trigger needs a `type`"),
         (
             "triggers:\n  - type: url\n  - type: pattern\n    match: '(('",
-            r"line 5: `triggers\.1\.match`: no regular expre",
+            r"line 5: `triggers\.1\.match`: invalid regular expre",
         ),
-        ("triggers:\n  - {type: pattern, match: /x/q}", r"line 3: `triggers\.0\.match`: 'q' is no flag"),
+        ("triggers:\n  - {type: pattern, match: /x/q}", r"line 3: `triggers\.0\.match`: 'q' is not a flag"),
         ("triggers:\n  - type: pattern", r"line 3: `triggers\.0\.match`: field required"),
         ("triggers:\n  - {type: pattern, match: x, scope: all}", r"line 3: `triggers\.0\.scope`: .*not 'all'"),
-        ("triggers:\n  - {type: cron, schedule: daily}", r"line 3: `triggers\.0\.schedule`: no cron expression"),
-        ("triggers:\n  - {type: cron, schedule: 0 0 31 2 *}", r"line 3: `triggers\.0\.schedule`: no cron expression"),
+        ("triggers:\n  - {type: cron, schedule: daily}", r"line 3: `triggers\.0\.schedule`: must be a cron expression"),
+        (
+            "triggers:\n  - {type: cron, schedule: 0 0 31 2 *}",
+            r"line 3: `triggers\.0\.schedule`: must be a cron expression",
+        ),
         (
             "triggers:\n  - {type: language, match: german}",
             r"line 3: `triggers\.0\.match`: 'german' is not a language code",
@@ -134,7 +137,7 @@ def test_the_names_that_people_guess_are_understood(trigger: str) -> None:
         ("similarity_threshold: 2", r"line 2: `similarity_threshold`"),
         ("max_context_kb: 0", r"line 2: `max_context_kb`"),
         ("type: reference", r"line 2: `type`: 'reference' is not a topic"),
-        ("name: '!!'", r"line 2: `name`: '!!' has no letter or digit"),
+        ("name: '!!'", r"line 2: `name`: '!!' must contain a letter"),
         ("triggers: [", r"line [23]: "),
     ],
 )
