@@ -91,8 +91,8 @@ async def restore(
             stays = {**{path: f"{NO_UNDO}, it {why}" for path, why in own.left_out}, **stays}
         intent = RecoveryIntent(then.id, own.id, then.session, row.turns, knowledge, tuple(sorted(stays)))
         await run_sync(RecoveryIntents(memory.files).write, intent)
-        paths, notes = await _carried_out(memory, intent, then, own)
-    _tell(memory, then.session, paths)
+        paths, notes = await _carry_out(memory, intent, then, own)
+    _publish_changes(memory, then.session, paths)
     checked = await verify(memory, then)
     return Restored(then, knowledge, text, True, own.id, paths, (*_notes(row, then, stays), *notes, checked.sentence))
 
@@ -111,11 +111,11 @@ async def finish(memory: Memory) -> int:
                 await run_sync(intents.erase, intent)
                 continue
             try:
-                paths, _ = await _carried_out(memory, intent, then, own)
+                paths, _ = await _carry_out(memory, intent, then, own)
             except ContextManagerError as error:  # `status` says so, and the next start tries again
                 log.warning("going back to %s is still unfinished: %s", intent.target, error)
                 continue
-        _tell(memory, intent.session, paths)
+        _publish_changes(memory, intent.session, paths)
         done += 1
     return done
 
@@ -129,7 +129,7 @@ def unfinished_sentences(memory: Memory) -> list[str]:
     ]
 
 
-async def _carried_out(
+async def _carry_out(
     memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Does every step under the caller's lock on the transcript; returns the changed files, and notes."""
@@ -147,7 +147,7 @@ async def _carried_out(
     return paths, tuple(notes)
 
 
-def _tell(memory: Memory, session: str, paths: Sequence[str]) -> None:
+def _publish_changes(memory: Memory, session: str, paths: Sequence[str]) -> None:
     memory.changes.publish(Change("session", None, session))
     for path in paths:
         memory.changes.publish(Change("file", path))

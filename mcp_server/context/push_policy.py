@@ -217,7 +217,7 @@ class Candidate:
         if passage.role == "system":
             return "a note of the system"
         if passage.category in ("identity", "topic"):
-            return f"{passage.category}: comes by itself"
+            return f"{passage.category}: pushed by rules of its own"
         if section == CLOSED and self.open_item is not None:
             return "done"
         if section in ENDED and section != CLOSED:

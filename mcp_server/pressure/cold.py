@@ -210,12 +210,12 @@ async def expire(memory: Memory) -> int:
     for session in await memory.live.sessions():
         with contextlib.suppress(ContextManagerError):  # a broken transcript: `status` names it
             async with memory.locks.transcript(session):
-                await _mend(memory, session)
+                await _repair(memory, session)
     await memory.state.put(EXPIRED, "day", today)
     return len(expired)
 
 
-async def _mend(memory: Memory, session: str) -> None:
+async def _repair(memory: Memory, session: str) -> None:
     """Puts away the live set of a closed session; of an open one, deletes the records of chunks that are live and
     whole."""
     if await _is_over(memory, session):

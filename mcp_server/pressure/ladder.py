@@ -61,7 +61,7 @@ def newest(chunks: Sequence[LiveChunk], knobs: Context) -> frozenset[str]:
     return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - knobs.min_chunks_to_keep) :])
 
 
-def _worth(pair: Scored) -> float:
+def _score_per_token(pair: Scored) -> float:
     chunk, score = pair
     return score.total / max(1, chunk.tokens)
 
@@ -71,7 +71,7 @@ def curate(scored: Sequence[Scored], target: int, protected: Protected, knobs: C
     until `target` tokens are left."""
     decided: dict[str, Decision] = {}
     left, cutoff = sum(chunk.tokens for chunk, _ in scored) - target, knobs.relevance_cutoff
-    for chunk, score in sorted(scored, key=_worth):
+    for chunk, score in sorted(scored, key=_score_per_token):
         why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
         if not why and score.total <= cutoff and left > 0:
             decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {cutoff:g}", 0)
@@ -107,7 +107,7 @@ def compact(
         climb(texts, "excerpt", lambda chunk: most[chunk.id], "too long to stay whole")
 
     def order(pair: Scored) -> tuple[bool, bool, float]:
-        return pair[1].total >= knobs.relevance_keep, pair[0].id in protected.unknown, _worth(pair)
+        return pair[1].total >= knobs.relevance_keep, pair[0].id in protected.unknown, _score_per_token(pair)
 
     free = sorted((pair for pair in scored if not protected.why(pair[0])), key=order)  # of equal ones the older first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]

@@ -149,11 +149,11 @@ async def plan(
     )
     if target is None:
         trigger = knobs.curation_trigger_pct if event == "curation" else knobs.compaction_trigger_pct
-        target = _under(max(0.0, trigger - AGAIN_PER), knobs.limit_tokens)
+        target = _tokens_below(max(0.0, trigger - AGAIN_PER), knobs.limit_tokens)
     if event == "curation":
         decisions = ladder.curate(scored, 0 if asked else target, protected, knobs)
     elif event == "limit":
-        decisions = ladder.limit(scored, _under(knobs.max_context_pct, knobs.limit_tokens))
+        decisions = ladder.limit(scored, _tokens_below(knobs.max_context_pct, knobs.limit_tokens))
     else:
         large = min(int(AGAIN_PER * knobs.limit_tokens), target)
         decisions = ladder.compact(scored, target, protected, knobs, large)
@@ -184,7 +184,10 @@ async def carry_out(
     now, exchange = memory.clock(), sum(turn.role == "user" for turn in turns)
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
-        made = [_made(memory, one, said.get(one.chunk.turn), decided, reason, now, exchange) for one in decided.changes]
+        made = [
+            _shortened_with_record(memory, one, said.get(one.chunk.turn), decided, reason, now, exchange)
+            for one in decided.changes
+        ]
         memory.cold.put_all([record for _, record in made])
         return made
 
@@ -236,7 +239,7 @@ def _share(tokens: int, limit: int) -> str:
     return f"{tokens:,} of {limit:,} tokens ({tokens / limit:.0%})"
 
 
-def _made(
+def _shortened_with_record(
     memory: Memory,
     decision: Decision,
     turn: Turn | None,
@@ -290,6 +293,6 @@ def _scored(
     return scored
 
 
-def _under(share: float, limit: int) -> int:
+def _tokens_below(share: float, limit: int) -> int:
     """Returns the largest number of tokens below a share of the limit."""
     return max(0, -int(-share * limit // 1) - 1)

@@ -317,9 +317,7 @@ async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
     gone = tuple(verdict for verdict in found.verdicts if not verdict.keep)
     fresh = {verdict.item.id: counts.exchange for verdict in gone if verdict.item.id not in out}
     if fresh and not dry_run:
-        left = {
-            name: at for name, at in before.items() if name in out
-        }  # items that were mentioned since are no longer marked
+        left = {name: at for name, at in before.items() if name in out}  # without items that came back
         await memory.state.put(NAMESPACE, f"{PRUNED}:{session}", left | fresh)
         memory.changes.publish(Change("session", None, session))
     kept = tuple(verdict for verdict in found.verdicts if verdict.keep and verdict.item.id not in out)

@@ -249,7 +249,7 @@ def prune(
     has the exchange in which each pruned item left the block."""
     rules = knobs.pruning
     verdicts = {
-        item.id: _alone(item, score, item.id in essential, knobs)
+        item.id: _verdict_without_limits(item, score, item.id in essential, knobs)
         for item, score in sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
     }
 
@@ -280,7 +280,7 @@ def prune(
     return list(verdicts.values())
 
 
-def _alone(item: Item, score: float, essential: bool, knobs: Clarity) -> ItemVerdict:
+def _verdict_without_limits(item: Item, score: float, essential: bool, knobs: Clarity) -> ItemVerdict:
     """Returns the verdict on an item without the limits on numbers."""
     keep, threshold = True, f"{knobs.pruning.prune_threshold:g} points"
     if item.anchored:

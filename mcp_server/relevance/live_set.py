@@ -220,7 +220,7 @@ async def enter(
     reading = (memory.clock(), last.context_tokens, GROWTH_WINDOW)
     entered = await memory.live.add(session, first, [*chunks, *items], *reading, entries)
     if entered is None:
-        await memory.live.put(session, await _made_again(memory, session))
+        await memory.live.put(session, await _rebuilt(memory, session))
         entered = await memory.live.add(session, last.number + 1, items, *reading)
         records = await run_sync(memory.cold.of, session)  # a session that continues is live again
         await run_sync(memory.cold.remove_all, [record for record in records if record.form == "whole"])
@@ -254,13 +254,13 @@ def _loaded_chunk(
 async def live_set(memory: Memory, session: str) -> list[LiveChunk]:
     """Returns all chunks of a session, cold ones too, oldest first. Writes nothing: a missing set is rebuilt for the
     caller, and stored with the next turn."""
-    return await memory.live.of(session) or await _made_again(memory, session)
+    return await memory.live.of(session) or await _rebuilt(memory, session)
 
 
 async def change(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> None:
     """Replaces chunks of an open session by those with the same ids. A missing set is stored first. Call it under the
     transcript's lock."""
-    kept = [] if await memory.live.any_of(session) else await _made_again(memory, session)
+    kept = [] if await memory.live.any_of(session) else await _rebuilt(memory, session)
     changed = {chunk.id for chunk in chunks}
     await memory.live.put(session, [*(chunk for chunk in kept if chunk.id not in changed), *chunks])
 
@@ -269,11 +269,11 @@ async def holders(memory: Memory, session: str, kinds: Sequence[ChunkKind]) -> l
     """Returns the chunks of some kinds in the context of an open session, without cold ones, oldest first."""
     if await memory.live.any_of(session):
         return await memory.live.of_kinds(session, kinds)
-    made = await _made_again(memory, session)
+    made = await _rebuilt(memory, session)
     return [chunk for chunk in made if chunk.form != "cold" and chunk.kind in kinds]
 
 
-async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
+async def _rebuilt(memory: Memory, session: str) -> list[LiveChunk]:
     """Returns the live set according to transcript and cold storage: a chunk with a record has the record's form."""
     turns = await sessions.session_turns(memory, session)
     records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}

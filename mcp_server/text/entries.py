@@ -35,7 +35,7 @@ class Entry:
     """A bullet and its further lines. `start` and `end` are its lines in the body; `date` is as written, or empty.
 
     `said` is its text without bullet, date, earlier wordings and sources. `sources` are the turns that it was derived
-    from; an entry with further lines has none, because a person continued it and it is theirs.
+    from; an entry with further lines has none, because a person continued it, so it counts as the person's own.
     """
 
     section: str

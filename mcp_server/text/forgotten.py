@@ -159,14 +159,14 @@ class Forgotten:
         )
         return replace(
             turn,
-            content=self._whole(turn.content),
-            name=None if turn.name is None else self._whole(turn.name),
+            content=self._clean_by_stored(turn.content),
+            name=None if turn.name is None else self._clean_by_stored(turn.name),
             turn_id=None if turn.turn_id is not None and self.find(turn.turn_id) else turn.turn_id,
             tool_calls=calls,
             attachments=tuple(self.path(path) for path in turn.attachments),
         )
 
-    def _whole(self, text: str) -> str:
+    def _clean_by_stored(self, text: str) -> str:
         """Returns a text cleaned without `cuts` and `renames`. These are not stored, so a later import gives the same
         result."""
         return (replace(self, cuts=frozenset(), renames=()) if self.cuts or self.renames else self).clean(text)

@@ -352,7 +352,10 @@ def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
     lower = shown.lower()
     if len(lower) != len(shown):  # `İ` became two characters
         lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in shown)
-    for match in (*_near(_NAMES, _ASSIGNED, lower, shown, 40), *_near(_COMMANDS, _GIVEN, lower, shown, 420)):
+    for match in (
+        *_matches_near(_NAMES, _ASSIGNED, lower, shown, 40),
+        *_matches_near(_COMMANDS, _GIVEN, lower, shown, 420),
+    ):
         groups = match.groupdict()
         prose = (groups.get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je", "lautet"}
         key, loose = groups.get("key") is not None, groups.get("loose") is not None
@@ -362,7 +365,7 @@ def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
         yield from _value(text, shown, match.end(), key=False, prose=False, loose=False)
 
 
-def _near(
+def _matches_near(
     words: tuple[str, ...], pattern: re.Pattern[str], lower: str, shown: str, margin: int
 ) -> Iterator[re.Match[str]]:
     """Yields the matches within a margin of one of these words."""

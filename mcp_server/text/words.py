@@ -160,7 +160,7 @@ def stop_words(spoken: Sequence[str]) -> frozenset[str]:
     Words of other languages count only then: "sad", "die" and "war" are English words, too.
     """
     language = language_of(spoken)
-    return _with(language) if language not in ("", ENGLISH) else ENGLISH_STOP_WORDS
+    return _stop_words_with(language) if language not in ("", ENGLISH) else ENGLISH_STOP_WORDS
 
 
 def language_of(spoken: Sequence[str]) -> str:
@@ -197,7 +197,7 @@ def _languages() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def _with(language: str) -> frozenset[str]:
+def _stop_words_with(language: str) -> frozenset[str]:
     return ENGLISH_STOP_WORDS.union(word for word, languages in _languages().items() if language in languages)
 
 

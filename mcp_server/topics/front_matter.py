@@ -110,7 +110,7 @@ def check(text: str, where: str) -> Checked:
     try:
         known = model.model_validate(fields)
     except ValidationError as error:
-        raise Invalid(_explained(error, where, lines)) from error
+        raise Invalid(_error_message(error, where, lines)) from error
     warnings: tuple[str, ...] = ()
     if isinstance(kind, str) and kind not in TYPES:
         line = lines.get(("type",), 1)
@@ -131,7 +131,7 @@ def _topic_model() -> type[KnowledgeFields]:
     return Topic
 
 
-def _explained(error: ValidationError, where: str, lines: Lines) -> str:
+def _error_message(error: ValidationError, where: str, lines: Lines) -> str:
     """Returns file, line, field and error in one sentence. The error's location also contains the trigger's type, which
     is not a key in the file and is left out."""
     problem = error.errors()[0]
@@ -146,7 +146,7 @@ def _explained(error: ValidationError, where: str, lines: Lines) -> str:
         elif step == problem["loc"][-1]:
             part.append(str(step))
     said = {
-        "union_tag_invalid": _no_kind(problem),
+        "union_tag_invalid": _unknown_type_message(problem),
         "union_tag_not_found": "a trigger needs a `type`: pattern, keywords, glob, …",
         "missing": "field required",
     }.get(problem["type"], problem["msg"].removeprefix("Value error, "))
@@ -156,7 +156,7 @@ def _explained(error: ValidationError, where: str, lines: Lines) -> str:
     return f"{where}: line {line}: `{name}`: {said[:1].lower()}{said[1:]}{given}"
 
 
-def _no_kind(problem: ErrorDetails) -> str:
+def _unknown_type_message(problem: ErrorDetails) -> str:
     """Returns the message for an unknown `type` of a trigger; it suggests the nearest type."""
     told = problem.get("ctx", {})
     tag, known = str(told.get("tag")), re.findall(r"\w+", str(told.get("expected_tags")))

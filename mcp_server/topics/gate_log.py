@@ -140,7 +140,7 @@ async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
     proposed = proposals(past)
     written: tuple[str, ...] = ()
     if apply and proposed:
-        written = await _written(memory, {topics[one.topic].path: one.proposed for one in proposed})
+        written = await _write_thresholds(memory, {topics[one.topic].path: one.proposed for one in proposed})
     new = {one.topic: one.proposed for one in proposed}
     now = {one.topic_name: one.threshold for one in past}  # of each topic's last decision
     return GateTuning(
@@ -157,7 +157,7 @@ def _quality(past: Sequence[KnownDecision], thresholds: Mapping[str, float]) -> 
     return quality((one.at(thresholds[one.topic_name]), one.was_useful) for one in past)
 
 
-async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str, ...]:
+async def _write_thresholds(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str, ...]:
     def write() -> None:
         for path, threshold in thresholds.items():
             text = memory.files.read_text(path)

@@ -47,7 +47,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         elif token == "*":
             chunks[-1][1].append("")
         else:
-            chunks[-1][1][-1] += _one(token)
+            chunks[-1][1][-1] += _token_regex(token)
     written = "" if "/" in pattern else r"(?>(?:.*/)?)"
     for place, (star, (first, *others)) in enumerate(chunks, start=1):
         skipped = r"(?:.*?/)??" if star.endswith("/") else r".*?" if star else ""
@@ -58,7 +58,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(written, re.IGNORECASE | re.DOTALL)
 
 
-def _one(token: str) -> str:
+def _token_regex(token: str) -> str:
     """Returns the regular expression for a character, `?`, or a class. An invalid class is matched as plain text."""
     if token == "?":
         return "[^/]"

@@ -90,7 +90,7 @@ class Activations:
             known = topics.get(one.name)
             if known is not None and known.off:
                 continue
-            topics[one.name] = _again(known, one) if known and known.lives(exchange, ttl) else one
+            topics[one.name] = _fired_again(known, one) if known and known.lives(exchange, ttl) else one
         kept = {name: one for name, one in topics.items() if one.off or one.lives(exchange, ttl)}
         return replace(self, topics=kept)
 
@@ -148,7 +148,7 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(_BLANKS.sub(" ", text).strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _again(known: TopicActivation, new: TopicActivation) -> TopicActivation:
+def _fired_again(known: TopicActivation, new: TopicActivation) -> TopicActivation:
     """Returns an active topic after it fired once more."""
     return replace(
         new,

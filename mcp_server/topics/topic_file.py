@@ -61,7 +61,7 @@ class Pattern(_TextFields):
     @field_validator("match")
     @classmethod
     def _compiles(cls, value: str) -> str:
-        expression, flags = _taken_apart(value)
+        expression, flags = _expression_and_flags(value)
         unknown = set(flags) - set(_FLAGS)
         if unknown:
             raise ValueError(f"{''.join(sorted(unknown))!r} is not a flag of a pattern; the flags are i, m, s and x")
@@ -74,7 +74,7 @@ class Pattern(_TextFields):
         return value
 
 
-def _taken_apart(match: str) -> tuple[str, str]:
+def _expression_and_flags(match: str) -> tuple[str, str]:
     """Returns expression and flags: `/…/flags` has its own flags, anything else ignores case."""
     literal = _LITERAL.fullmatch(match)
     return (literal[1], "".join(sorted(set(literal[2])))) if literal else (match, "i")
@@ -142,7 +142,7 @@ class Cron(_Fields):
 
     @field_validator("schedule")
     @classmethod
-    def _comes_true(cls, value: str) -> str:
+    def _fires_at_some_time(cls, value: str) -> str:
         from datetime import UTC, datetime
 
         from cronsim import CronSim, CronSimError
@@ -168,7 +168,7 @@ def _trigger(fields: OneOf, line: int) -> Trigger:
         case Cron():
             return Trigger("cron", (" ".join(fields.schedule.split()),), line=line)
         case Pattern():
-            expression, flags = _taken_apart(fields.match)
+            expression, flags = _expression_and_flags(fields.match)
             found = Trigger("pattern", (expression,), flags)
         case Keywords():
             found = Trigger("keywords", fields.match, least=min(fields.at_least, len(fields.match)))
@@ -179,7 +179,7 @@ def _trigger(fields: OneOf, line: int) -> Trigger:
     return replace(found, scope=fields.scope, correction=" ".join(fields.correction_hint.split()), line=line)
 
 
-def _some(value: object) -> object:
+def _as_list(value: object) -> object:
     return () if value is None else _listed(value) if isinstance(value, str) else value
 
 
@@ -188,13 +188,13 @@ class TopicFields(BaseModel):
 
     name: str | None = None
     description: str = ""
-    keywords: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
-    triggers: Annotated[tuple[TriggerFields, ...], BeforeValidator(_some)] = ()
-    subscriptions: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    keywords: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    triggers: Annotated[tuple[TriggerFields, ...], BeforeValidator(_as_list)] = ()
+    subscriptions: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     activation: Activation = "gated"
     priority: Priority = "medium"
     max_context_kb: float | None = Field(None, gt=0)
-    not_for: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    not_for: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     similarity: Method = "tfidf"
     similarity_threshold: float | None = Field(None, ge=0, le=1)
 

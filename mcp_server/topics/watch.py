@@ -71,7 +71,7 @@ async def webhook(memory: Memory, source: str, event: str, body: str, project: s
     if not listening:
         raise NotFound(f"no topic listens to the webhook {source}/{event} (topics list)")
     now = memory.clock()
-    text = await run_sync(_clean, memory, body)
+    text = await run_sync(_clean_payload, memory, body)
     payload = Payload(f"webhook {source}/{event}", now.isoformat(timespec="seconds"), text)
     events = [Event(topic.name, payload.sender, payload if text else None) for topic in listening]
     reached = await fire(memory, events, project)
@@ -116,7 +116,7 @@ def _listens(topic: Topic, source: str, event: str) -> bool:
     )
 
 
-def _clean(memory: Memory, body: str) -> str:
+def _clean_payload(memory: Memory, body: str) -> str:
     """Returns the content without secrets and forgotten text, cut to its maximum."""
     text = memory.forgotten.clean(redact(body).text).strip()
     return text if len(text) <= LONGEST_PAYLOAD else text[:LONGEST_PAYLOAD] + CUT

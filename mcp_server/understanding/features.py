@@ -317,7 +317,7 @@ def features_in_context(alone: Mapping[str, float], estimates: Features, role: s
 def line_features(
     text: str, said: Sequence[Message], shares: Sequence[Mapping[str, float]], probability: float
 ) -> Features:
-    """Returns the features of the line of an item, by which a line that states a decision is told from others.
+    """Returns the features of the line of an item, which distinguish a line that states a decision from others.
 
     `said` are the messages that the line quotes, `shares` the probabilities of each quoted sentence by kind, and
     `probability` that of the likeliest sentence.

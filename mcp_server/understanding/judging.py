@@ -77,7 +77,7 @@ _DECIDED = re.compile(r"(?:I|we)(?:['’]ve| have)? (?:just |now |finally )?deci
 class Found:
     """A sentence that states an item of one kind, or is quoted with it.
 
-    `listed`: it is a point of a list, or a row of a table. `apart`: it begins a line, and does not go on with the
+    `listed`: it is a point of a list, or a row of a table. `apart`: it begins a line, and does not continue the
     sentence of the line before.
     """
 

@@ -487,7 +487,7 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
 
 
 def _verdict(reply: Message, answer: Sequence[Found]) -> list[Found]:
-    """Returns the first sentence of a reply if it is short and stands before the quoted ones: "No.", "Bells."."""
+    """Returns the first sentence of a reply if it is short and comes before the quoted ones: "No.", "Bells."."""
     first = clean(reply.sentences[0].text)
     is_quoted = answer[0].place == 0 or len(first.split()) > SHORT_CHOICE or is_question(first)
     return [] if is_quoted else [Found(0, first, 0.0)]

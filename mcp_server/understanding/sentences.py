@@ -22,7 +22,7 @@ MAX_MESSAGE = 20_000
 
 WRAPPED = 60
 """Characters. A line of at least this length counts as wrapped if the next word would make it the longest line of the
-message: the next line goes on with its sentence."""
+message: the next line continues its sentence."""
 
 LONG = 220
 """Characters. A longer sentence, as in dictated text, is cut where a new clause begins."""
@@ -65,11 +65,11 @@ _CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0.
-    If one list has letters and another one numbers, only the first list has options. `point` is the number of its point
-    in a list without numbers, or of its row in a table (0 for the first one, which names the columns), else 0. `box` is
-    "open" or "ticked" for the first sentence behind a task box. `lettered`: options have letters, not numbers.
-    `apart`: it begins a line, and does not go on with the sentence of the line before."""
+    """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0. If
+    one list has letters and another one numbers, only the first list has options. `point` is the number of its point in
+    a list without numbers, or of its row in a table (0 for the first one, which names the columns), else 0. `box` is
+    "open" or "ticked" for the first sentence behind a task box. `lettered`: options have letters, not numbers. `apart`:
+    it begins a line, and does not continue the sentence of the line before."""
 
     text: str
     layout: Layout
