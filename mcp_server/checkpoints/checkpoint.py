@@ -1,4 +1,4 @@
-"""Checkpoint: the state of a session as a file that a person can read and that `restore` can go back to.
+"""Makes checkpoints: a checkpoint is the state of a session in a file that people can read and `restore` can restore.
 
     the compile inputs → the session's state → the transcripts and the knowledge, read once
       → the tree of knowledge files, on disk → the file, on disk: now the checkpoint exists
@@ -77,7 +77,7 @@ async def make_locked(
     hidden = asked.until if asked else await last_visible_turn(memory, row)
     turn = row.turns if hidden is None else hidden
     state = await snapshot(memory, session)
-    if not state.rows:  # the stored set was lost: make it again
+    if not state.rows:  # the stored set was lost: rebuild it
         state = state.with_chunks(await live_set(memory, session))
     full = await gauges(memory, session)
 
@@ -164,7 +164,7 @@ def _drafted(
 
 
 def of_notes(recognizer: Model, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:
-    """Returns the fields of a checkpoint that follow from the session's notes. `turns` are those up to the
+    """Returns the fields of a checkpoint that are computed from the session's notes. `turns` are those up to the
     checkpoint."""
     outcome = session_notes.outcome(notes, recognizer)
     next_step = announced(turns, outcome.open_items)
@@ -214,7 +214,9 @@ def _delete_old(memory: Memory, session: str) -> list[str]:
 
 
 def made_text(made: Checkpoint) -> str:
-    more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
+    more = (
+        f'recover(id="{made.id}") shows what restoring it would change; the prompt `resume` continues from it elsewhere'
+    )
     return f"{summary_text(made)}\n{more}"
 
 
@@ -223,13 +225,13 @@ def summary_text(made: Checkpoint) -> str:
     counts = {"decision": len(made.decisions), "open item": len(made.open_items), "anchor": len(made.anchors)}
     counts |= {"topic": len(made.topics), "live chunk": len(made.live), "cold chunk": len(made.cold)}
     held = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count]
-    held.append("the knowledge as it is" if made.knowledge_tree else "no knowledge")
+    held.append("the present knowledge files" if made.knowledge_tree else "no knowledge")
     head = [f"checkpoint: {made.id}", f"session {made.session}, after turn {made.turn}: {', '.join(held)}"]
     return neutralise("\n".join([*head, *(f"not in it: {path}, {why}" for path, why in made.left_out)]))
 
 
 BEGAN_WITH = "Began with: "
-LEAST_WORDS = 2  # content words that a message with a subject has at least
+LEAST_WORDS = 2  # least content words of a message that has a subject
 MAX_READ = 20_000  # characters of a message that are read
 LONGEST_SUMMARY_PART = 180  # characters
 LAST_MESSAGES = 6  # messages at the end in which the next step is looked for
@@ -255,8 +257,8 @@ def summary(turns: Sequence[Turn]) -> str:
 
 
 def announced(turns: Sequence[Turn], open_items: Sequence[str]) -> str:
-    """Returns the sentence that announces the next step: of the last messages the user's newest one, else the agent's;
-    else the newest open item that announces one. Empty if there is none."""
+    """Returns the newest sentence of the last messages that announces the next step, the user's rather than the
+    agent's. If there is none, returns the newest open item that announces one, else an empty text."""
     real = [turn for turn in turns if turn.role != "system" and not is_injected(turn.content)]
     last = _beginnings(real[-LAST_MESSAGES:])
     parts = [sentences(turn.content) for role in ("agent", "user") for turn in last if turn.role == role]

@@ -18,7 +18,7 @@
     ```json … ```             a value as JSON, for programs
 
 Empty sections are left out. No line of a text can look like structure: each begins with `> ` or `- `, and JSON is on
-one line. Invisible characters, and those that no file can hold, are written `\\u{HEX}` as in transcripts.
+one line. Invisible characters, and those that a file cannot contain, are written `\\u{HEX}` as in transcripts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mcp_server.text.transcript_head import own_fields
 
 SCHEMA = "context-manager/checkpoint"
 VERSION = 1
-LONGEST_PAGE = 80  # lines that a page must not reach
+LONGEST_PAGE = 80  # a page has fewer lines than this
 Reason = Literal["asked", "compaction", "end", "full", "hook", "recovery"]
 """Why it was made: by tool or command, before compaction, at session end, because the client's window fills up, by a
 client's hook, before a recovery."""
@@ -143,7 +143,7 @@ def parse(text: str, where: str = "checkpoint") -> Checkpoint:
     found = split_front_matter(text.replace("\r\n", "\n"))
     fields = own_fields(found.raw)
     if not fields or fields.get("schema") != SCHEMA:
-        raise Invalid(f"{where}: no checkpoint: it does not begin with front matter that says `schema: {SCHEMA}`")
+        raise Invalid(f"{where}: not a checkpoint: its front matter does not have `schema: {SCHEMA}`")
     if _number(fields, "version", where) > VERSION:
         raise Invalid(f"{where}: `version` is newer than {VERSION}; update context-manager to read it")
     at, reason = read_moment(fields.get("at")), fields.get("reason")
@@ -155,7 +155,7 @@ def parse(text: str, where: str = "checkpoint") -> Checkpoint:
     try:
         content: dict[str, Any] = {one.field: one.read(body.get(one.title, ())) for one in _SECTIONS}
     except ValueError as error:
-        raise Invalid(f"{where}: a JSON block is broken ({error}); take the file from git") from error
+        raise Invalid(f"{where}: a JSON block is broken ({error}); restore the file from git") from error
     for name in ("compiled_sha256", "knowledge_tree"):
         content[name] = None if fields.get(name) is None else str(fields[name])
     return Checkpoint(

@@ -28,7 +28,7 @@ from mcp_server.storage.checkpoint_files import CheckpointTrees
 from mcp_server.storage.values import READINGS, STEPS, Place, SessionState
 from mcp_server.text.markdown import split_front_matter
 
-WORTH_A_REFERENCE = 40  # characters from which a text is replaced by a reference
+WORTH_A_REFERENCE = 40  # least characters of a text that is replaced by a reference
 LAST_TURNS = 20  # the message is searched in at most this many of the session's last turns
 TextOf = Callable[[str], str | None]
 """Returns the text of a file, or of a turn (`path#number`); None if it does not exist."""
@@ -97,8 +97,8 @@ _TRANSCRIPTS = "raw/"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result of compiling a checkpoint's inputs. `differing` names the inputs that changed; if there are none and
-    the hash differs, the compiler or the tokenizer is another version."""
+    """The result of compiling a checkpoint's inputs. `differing` names the inputs that changed. If there are none and
+    the hash differs, the compiler or the tokenizer has changed."""
 
     matches: bool
     sha256: str
@@ -140,7 +140,7 @@ async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
     """Compiles the checkpoint's inputs again, from the files in its tree, without text that was forgotten since."""
     document = checkpoint.compile_inputs
     if document is None or checkpoint.compiled_sha256 is None:
-        return Verified(False, "", problem="it keeps no compile inputs")
+        return Verified(False, "", problem="the checkpoint has no compile inputs")
     trees, tree = CheckpointTrees(memory.files, memory.git), checkpoint.knowledge_tree
 
     def read(path: str) -> bytes | None:
@@ -236,8 +236,8 @@ def without_notes_texts(state: SessionState, session: str) -> SessionState:
 async def replace_state(
     memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
 ) -> None:
-    """Replaces a session's state and live chunks in one transaction. `turn` is the last turn of the stored state; of
-    the session's `turns` turns the later ones are hidden."""
+    """Replaces a session's state and live chunks in one transaction. `turn` is the last turn of the stored state; later
+    turns of the session, which has `turns` turns, are hidden."""
     places = [*_places(session), (AS_OF, session)]
     said = await sessions.session_turns(memory, session)
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))

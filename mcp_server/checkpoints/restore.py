@@ -63,7 +63,7 @@ async def restore(
     undo of a restoration that included them.
 
     Raises:
-        NotFound: no such checkpoint, or its conversation is not there.
+        NotFound: the checkpoint or its conversation does not exist.
         Unavailable: its knowledge is not on this machine, or the disk refuses.
     """
     await sessions.ready(memory)
@@ -91,8 +91,8 @@ async def restore(
             stays = {**{path: f"{NO_UNDO}, it {why}" for path, why in own.left_out}, **stays}
         intent = RecoveryIntent(then.id, own.id, then.session, row.turns, knowledge, tuple(sorted(stays)))
         await run_sync(RecoveryIntents(memory.files).write, intent)
-        paths, notes = await _carried_out(memory, intent, then, own)
-    _tell(memory, then.session, paths)
+        paths, notes = await _carry_out(memory, intent, then, own)
+    _publish_changes(memory, then.session, paths)
     checked = await verify(memory, then)
     return Restored(then, knowledge, text, True, own.id, paths, (*_notes(row, then, stays), *notes, checked.sentence))
 
@@ -107,15 +107,15 @@ async def finish(memory: Memory) -> int:
                 continue
             try:
                 then, own = await stored.read(memory, intent.target), await stored.read(memory, intent.undo)
-            except NotFound:  # a checkpoint was deleted by hand: nobody can carry it on
+            except NotFound:  # a checkpoint was deleted by hand: the recovery cannot be finished
                 await run_sync(intents.erase, intent)
                 continue
             try:
-                paths, _ = await _carried_out(memory, intent, then, own)
+                paths, _ = await _carry_out(memory, intent, then, own)
             except ContextManagerError as error:  # `status` says so, and the next start tries again
                 log.warning("going back to %s is still unfinished: %s", intent.target, error)
                 continue
-        _tell(memory, intent.session, paths)
+        _publish_changes(memory, intent.session, paths)
         done += 1
     return done
 
@@ -129,16 +129,16 @@ def unfinished_sentences(memory: Memory) -> list[str]:
     ]
 
 
-async def _carried_out(
+async def _carry_out(
     memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Does every step under the caller's lock on the transcript; returns the changed files, and notes."""
     notes: list[str] = []
     async with memory.locks.files():
         paths, left, known = await run_sync(_restore_files, memory, intent, then, own)
-        notes += [f"{path} was changed by another program meanwhile and is left unchanged" for path in left]
+        notes += [f"{path} was changed by another program meanwhile and was not restored" for path in left]
         if intent.knowledge:
-            # The pages that came back are new bases: nobody deleted the items that they lack.
+            # Later changes are compared with the restored pages: the user did not delete items that they lack.
             await memory.state.remove(LIVE_PAGES, *paths)
             await memory.state.remove(LIVE_ITEMS, *await memory.state.keys_of(LIVE_ITEMS))
             notes += await _commit_files(memory, intent, then, known)
@@ -147,7 +147,7 @@ async def _carried_out(
     return paths, tuple(notes)
 
 
-def _tell(memory: Memory, session: str, paths: Sequence[str]) -> None:
+def _publish_changes(memory: Memory, session: str, paths: Sequence[str]) -> None:
     memory.changes.publish(Change("session", None, session))
     for path in paths:
         memory.changes.publish(Change("file", path))
@@ -157,8 +157,8 @@ def _notes(row: SessionRow, then: Checkpoint, stays: Mapping[str, str]) -> tuple
     notes = [f"{path} stays as it is; {why}" for path, why in sorted(stays.items())]
     if then.turn < row.turns:
         notes.append(
-            f"turns {then.turn + 1} to {row.turns} stay in the transcript and go cold; views hide them until the next "
-            "message"
+            f"turns {then.turn + 1} to {row.turns} stay in the transcript and move to cold storage; they are hidden "
+            "until the next message"
         )
     return tuple(notes)
 
@@ -173,7 +173,7 @@ def _restore_files(
     wanted = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     done: list[str] = []
     left: list[str] = []
-    for path in sorted(wanted, key=lambda path: path not in after):  # what comes is there before anything goes
+    for path in sorted(wanted, key=lambda path: path not in after):  # files are written before others are deleted
         now, shall = trees.current((path,)).get(path), after.get(path)
         if now not in (shall, before.get(path)):
             left.append(path)
@@ -224,7 +224,7 @@ async def _commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint
             if commit is None and tagged:
                 await run_sync(memory.git.tags.remove, tag)
         except ContextManagerError as error:
-            return [f"not committed: {error}; the files are what they were"]
+            return [f"not committed: {error}; the files were restored"]
     return [f"committed as {commit[:10]}; the commit before is tagged {tag}"] if commit else []
 
 
@@ -369,7 +369,7 @@ async def describe_changes(memory: Memory, then: Checkpoint, knowledge: bool, st
 def _texts(memory: Memory, of: Checkpoint) -> dict[str, str]:
     """Returns a checkpoint's knowledge files, without text that was forgotten on request since."""
     if of.knowledge_tree is None:
-        raise Unavailable(f"checkpoint {of.id} holds no knowledge; go back to it without")
+        raise Unavailable(f"checkpoint {of.id} has no knowledge files; restore it without them")
     trees = CheckpointTrees(memory.files, memory.git)
     names = [path for path in trees.names(of.knowledge_tree) if path.startswith(FOLDERS)]
     found = trees.read(of.knowledge_tree, names).items()

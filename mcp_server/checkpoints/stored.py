@@ -1,5 +1,6 @@
-"""Checkpoints on disk: reads, lists, rewrites and shows them, and goes on from one: in an empty window, elsewhere, or
-after the client compacted its window. `checkpoint` makes one, `restore` goes back to one.
+"""Reads, lists, rewrites and shows the checkpoints on disk, and gives a new or compacted window the state of one.
+
+The module `checkpoint` makes checkpoints, `restore` restores them.
 
 An LLM reviews the items of a checkpoint that is already on disk (`enrich`). No turn waits for it, and no lock is held
 during the call. Without a usable answer the checkpoint does not change.
@@ -102,8 +103,9 @@ def named_chunks(memory: Memory) -> frozenset[str]:
 
 
 SURE = {"rule": 0.4, "open": 0.4}
-"""Probability from which on an item counts as sure, by kind; 1 for the other kinds. With 1 for all of them fewer rules
-and open items fit (`benchmarks continuity`: after a compaction rules .78 instead of .82, open items .74, .80)."""
+"""Least probability with which an item counts as certain, by kind; 1 for the other kinds. With 1 for all kinds, fewer
+rules and open items fit (`benchmarks continuity`, after a compaction: rules .78 instead of .82, open items .74 instead
+of .80)."""
 
 
 async def left_off(
@@ -111,20 +113,20 @@ async def left_off(
 ) -> LeftOff | None:
     """Returns the state of a session before its window was compacted, from its last checkpoint.
 
-    It is without the sentences that may state further items. None if the window was not compacted, if that is more than
-    `EXCHANGES` exchanges ago, or without a checkpoint.
+    Sentences that only may state an item (`possible`) are left out. Returns None if the window was not compacted, if
+    that is more than `EXCHANGES` exchanges ago, or without a checkpoint.
 
     `turns` are the session's newest turns, `in_window` is the number of the first turn in the client's window. Turns
     after number `until`, and checkpoints made after it, are ignored.
     """
-    ours = row.delivery == "replace"  # then we compact the window, otherwise only the client does
+    ours = row.delivery == "replace"  # then the server compacts the window, otherwise only the client does
     kept = [head for head in await listed(memory, row.session) if until is None or head.turn <= until]
     compacted = [head.turn + 1 for head in kept if ours and head.reason == "compaction"]
     emptied = max([*compacted, in_window or 0])
     if not kept or not emptied or not is_news(turns, emptied):
         return None
     last = of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
-    return replace(last, possible=())  # such a context has better use for the room: what search finds for its message
+    return replace(last, possible=())  # the hits for the message are a better use of the room
 
 
 async def last_checkpoint(memory: Memory, session: str) -> LeftOff | None:
@@ -229,7 +231,7 @@ async def listed_text(memory: Memory) -> str:
 
 
 def described_text(head: Head) -> str:
-    """Returns what a checkpoint is about, its next step, and why it was made, on one line."""
+    """Returns the subject of a checkpoint, its next step, and why it was made, on one line."""
     about = head.thread.partition("\n")[0].removeprefix(BEGAN_WITH) or f"session {head.session}"
     step = f"; next: {clipped(_NEXT.sub('', head.next_step), LONGEST_PART)}" if head.next_step else ""
     return f"{clipped(about, LONGEST_PART)}{step} ({why_text(head)})"
@@ -265,7 +267,7 @@ async def enrich(memory: Memory, number: str) -> bool:
         return False
     try:
         await rewrite(memory, before, after)
-    except Conflict:  # another program changed it: keep that
+    except Conflict:  # another program changed it: keep its version
         return False
     await notes.learn(memory, before.session, notes.Review(before.turn, outcome.decisions, outcome.open_items))
     return True

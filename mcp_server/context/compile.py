@@ -62,8 +62,8 @@ async def has_no_answer(memory: Memory, session: str) -> bool:
 
 
 async def last_session(memory: Memory, project: Project, without: str) -> LastSession | None:
-    """Returns the project's newest conversation other than the session `without`, ignoring subagents. A single question
-    that was answered without a tool is not what a person goes on with: such conversations count only if there are no
+    """Returns the project's newest conversation other than the session `without`, ignoring subagents. People do not
+    continue a single question that was answered without a tool: such conversations count only if there are no
     others."""
     keys, rows = project.keys or {project.key}, await memory.state.sessions()
     own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]

@@ -23,7 +23,7 @@ _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ANSWER = re.compile(r"\[…\] \((?:agreed|answer|amended): ([^()]+)\)")
 LEAST_CODE = 6  # fenced code with fewer lines is kept: removing it would save little
 _SPACE = re.compile(r"\s+")
-_MOST_SENTENCES = 400  # of one passage: search found it by its first ones
+_MOST_SENTENCES = 400  # most sentences of a passage that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def excerpt(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
 
 def without_code(text: str, query: frozenset[str], *, begins_inside: bool = False) -> str:
     """Returns a message without the fenced blocks that contain no word of `query` (folded words), such as pasted logs.
-    If the message may begin inside a block and its first fence does not tell, it is returned unchanged."""
+    If it is not clear whether the message begins inside a block, it is returned unchanged."""
     shown: list[str] = []
     block: list[str] = []
     fence = ""

@@ -29,7 +29,7 @@ LINKED_SHARE = 0.5
 MOST_LINKED, MOST_LINES = 3, 3  # the first hits whose links are followed, and the lines of each linked page
 LONGEST = 320  # characters of a linked line: a longer one is not expected to be worth its tokens
 FOLLOWED = ("knowledge/people/", "knowledge/procedures/")
-"""Folders of pages that are followed. Another project's page would bring in what is not about this one."""
+"""Folders of pages that are followed. Pages of other projects are not followed, because they are not about this one."""
 
 
 def linked_hits(
@@ -61,11 +61,11 @@ def linked_hits(
 
 
 CACHED_PAGES = 16
-"""Versions of pages that are read once: a compilation needs the lines of the same page up to six times."""
+"""Number of page versions whose lines are cached: a compilation reads the lines of the same page up to six times."""
 
 NO_LONGER_SO = "no longer so: a newer line says otherwise"
 NOT_IN_FORCE = ENDED - {CLOSED}
-"""Sections with lines that no longer hold. What was done stays true."""
+"""Sections with lines that no longer hold. Closed items are not among them: they stay true."""
 
 _REPLACED = re.compile(r"\(replaced \d{4}-\d{2}-\d{2}(?: on request)?\)$")
 ANOTHERS = "another project's: {}"
@@ -138,8 +138,8 @@ def why_out(
 ) -> list[str]:
     """Returns for each passage why it is excluded, or "".
 
-    Excluded are lines in the sections of replaced, corrected and removed items, lines of which a newer line of their
-    page says otherwise, derived lines of a journal, of MEMORY.md or of the index of projects about one of the projects
+    Excluded are lines in the sections of replaced, corrected and removed items, lines that a newer line of their
+    page supersedes, derived lines of a journal, of MEMORY.md or of the index of projects about one of the projects
     `others`, turns in which the user only asks, and turns that a program wrote. `page_of` returns the page at a path.
     """
     overtaken: set[tuple[str, int]] = set()

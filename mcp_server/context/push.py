@@ -60,7 +60,7 @@ from mcp_server.topics.watch import Seen
 from mcp_server.understanding.settling import settled_in
 
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
-"""Half the work of a search: a prompt waits, and few passages are pushed."""
+"""Half the work of a search, because a prompt waits for it and few passages are pushed."""
 
 MORE = 20
 """Hits beyond those that are judged, because lines of the page are among them."""
@@ -224,7 +224,7 @@ PAUSED = "paused (CONTEXT_MANAGER_PAUSE)"
 NOTHING_KNOWN = "nothing in this memory is about the prompt"
 
 LIVE_SECONDS = 0.5
-"""Time limit at a window's start for writing what was just said in other windows to the pages."""
+"""Time limit, at a window's start, for updating the pages with the latest messages of other windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
         made = await briefs.make(memory, project, left_off, last=last, whole=not window.brief)
         shown = rows_of(made.considered)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
-        said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
+        said = what if made.text else Injection(event, "", "the memory has nothing for a brief")
     if said.text:
         said = replace(said, line=visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(fingerprints(said.text)), brief=True)
@@ -286,12 +286,12 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
 
 
 async def _read_open_conversations(memory: Memory) -> None:
-    """Updates the pages with what was just said in other windows. If that fails, the brief is a little older."""
+    """Updates the pages with the latest messages of other windows. If that fails, the brief is a little older."""
     with anyio.move_on_after(LIVE_SECONDS):
         try:
             await extract.refresh(memory)
         except ContextManagerError as error:
-            log.warning("the brief is without what was said last: %s", error)
+            log.warning("the brief lacks the latest messages: %s", error)
 
 
 async def count_printed(
@@ -412,7 +412,7 @@ async def _for_prompt(
     included = [one for one in compiled.receipt.considered if one.included]
     inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
     if not included:
-        return Injection(event, "", "what is relevant does not fit", considered=_rows(decided), gate=gate)
+        return Injection(event, "", "the relevant passages do not fit", considered=_rows(decided), gate=gate)
     new = {mark for one in chosen if one.id in inside for mark in fingerprints(own_text(one.hit.passage))}
     files = {one.source for one in included if one.slot == "topics"}
     of_topics = [file for topic in topics.topics for file in (topic.source, *topic.subscriptions)]
@@ -442,12 +442,14 @@ async def _go_on(memory: Memory, prompt: _Prompt, last: LastSession) -> Injectio
     new = set(fingerprints(compiled.text)) - window.lines
     considered = rows_of(compiled.receipt.considered)
     if not any(one["included"] for one in considered) or not new:
-        return Injection(event, "", "this window was told where you left off", considered=considered)
+        return Injection(
+            event, "", "this window has the end of the previous conversation already", considered=considered
+        )
     await windows.keep(memory, prompt.session, replace(window, lines=window.lines | new))
     return Injection(
         event,
         compiled.text,
-        "the prompt asks to go on: the conversation before",
+        "the prompt asks to continue: the end of the previous conversation",
         tokens=compiled.tokens,
         considered=considered,
         line=visible_line(0, compiled.tokens, "where you left off"),
@@ -483,7 +485,7 @@ async def _with_checkpoint(memory: Memory, prompt: _Prompt, said: Injection) -> 
         said,
         text=text,
         tokens=tokens,
-        why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
+        why="the state of the session before its window was compacted" + (f"; {said.why}" if said.text else ""),
         considered=(*rows_of(made.considered), *said.considered),
         line=visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
     )

@@ -7,7 +7,7 @@
 Candidates are lines of the project's page (rules, decisions in force, facts, open items) and passages of conversations
 and other files. Many prompts need nothing of the memory: "rename this variable", or a question about another project.
 Search finds some slightly likely lines for each of them, but no likely one: hence the limit for the best candidate. The
-recognizer tells from the words of a prompt whether it is of that kind; that is one of the features. If the best
+recognizer estimates from the words of a prompt whether it is one of these; that is one of the features. If the best
 candidate is likely, further ones cost little: a missing fact is a wrong answer, and sixty tokens are 0.03% of a window.
 
 Excluded whatever their estimate are lines that the window holds, notes of the system, identity and topics (which have
@@ -74,28 +74,29 @@ TOLD = 0.8
 """A candidate with this share of its content words in another one says no more than that."""
 
 LEAST_STEMS = 5
-"""Content words of a turn; one with fewer ("They close at 4.") says too little alone. Of 130 such turns among
-the likelier candidates of labeled prompts and of LoCoMo five held what was needed."""
+"""Least content words of a turn that is pushed; a turn with fewer ("They close at 4.") says too little alone. Of 130
+such turns among the likelier candidates of labeled prompts and of LoCoMo, five held what was needed."""
 
 ASKS_FOR_OPEN = 0.6
-"""The probability from which on a prompt asks for open items. In 32 conversations that nothing was fitted on, 48 of 66
-prompts that need some reach it, and 3 of 1,113 others, all of which need something else."""
+"""A prompt asks for open items if the probability is at least this. In 32 conversations that nothing was fitted on, 48
+of 66 prompts that need some reach it, and 3 of 1,113 others, all of which need something else."""
 
 LEAST_OPEN = 0.05
-"""With a prompt that asks for open items, nothing is pushed that states one with a lower probability and shares no word
-with the prompt. Of 149 lines that were pushed before in 18 conversations 67 reach it, and 12 of the 16 needed ones."""
+"""If a prompt asks for open items, a candidate that states one with a lower probability and shares no word with the
+prompt is not pushed. Of 149 lines that were pushed without this limit in 18 conversations, 67 reach it, among them 12
+of the 16 needed ones."""
 
 UNREAD = 0.11
 """The nearness of a passage that the network has not read yet, or cannot read: about the usual one (.04 for lines, .14
 for turns; .29 for lines that are needed)."""
 
 LONGEST = 9_500
-"""Characters of one injection: the client writes more than 10,000 to a file."""
+"""Most characters of one push: the client writes a text of more than 10,000 to a file."""
 
 SENT_BEFORE = "sent before: this window has it"
-SAID_BY_OTHER = "says no more than what goes in"
+SAID_BY_OTHER = "says no more than another pushed one"
 TOO_SHORT = "too short to be understood alone"
-NO_OPEN_ITEM = "the prompt asks for open items, and this is none"
+NO_OPEN_ITEM = "the prompt asks for open items, and this is not one"
 
 WEIGHTS: Mapping[str, float] = {
     "around": 0.44,
@@ -139,8 +140,8 @@ WEIGHTS: Mapping[str, float] = {
 }
 """Weights of the features that `candidates` names. Two are set by hand. In 14 conversations of `train/` 38 rules
 instead of 15 were needed; the brief holds nearly all rules of the fitted conversations. Open items that are asked for
-share no words with the prompt ("what is left before I leave?"); what is not on the page as one counts by its
-probability."""
+share no words with the prompt ("what is left before I leave?"); candidates that are not open items of the page count by
+the probability that they state one."""
 
 _STATEMENT = re.compile(r"(?:\S+\s+){3}[^?]*?[.!](?:\s|$)")
 """A sentence of four words or more that is not a question."""
@@ -208,7 +209,7 @@ class Candidate:
     def says_nothing(self, subject: frozenset[str]) -> str | None:
         """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject.
 
-        What is done is excluded only if the message asks for open items: "the surveyor will be Bakker, I must find a
+        A closed item is excluded only if the message asks for open items: "the surveyor will be Bakker, I must find a
         day with him" still says who the surveyor is.
         """
         passage = self.hit.passage
@@ -216,7 +217,7 @@ class Candidate:
         if passage.role == "system":
             return "a note of the system"
         if passage.category in ("identity", "topic"):
-            return f"{passage.category}: comes by itself"
+            return f"{passage.category}: pushed by rules of its own"
         if section == CLOSED and self.open_item is not None:
             return "done"
         if section in ENDED and section != CLOSED:

@@ -99,7 +99,7 @@ class Receipt:
 
     def _head(self) -> list[str]:
         lines = [f"# Receipt: {self.tokens:,} of {self.budget:,} tokens, delivery {self.delivery}"]
-        lines += [f"The budget is below {LEAST_BUDGET} tokens: what a context needs was cut."] if self.too_small else []
+        lines += [f"The budget is below {LEAST_BUDGET} tokens, so needed parts were cut."] if self.too_small else []
         scope = [f"session {self.session}"] if self.session else []
         scope += [f"project {shown_name(self.project)}"] if self.project else []
         lines += [f"For {', '.join(scope)}."] if scope else []
@@ -209,7 +209,7 @@ def tight(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Text whose further lines cannot be mistaken for a header or another speaker's turn."""
+    """Returns a text with its further lines indented, so that none looks like a header or another speaker's turn."""
     return _BLANK_LINES.sub("\n", text.strip("\n")).replace("\n", "\n ")
 
 
@@ -285,7 +285,7 @@ def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
     if passage.category == "conversation":
         who = speaker(passage.role or "user", passage.speaker, passage.text)
         return said(who, text) + (f" (lines {lines})" if cut else "")
-    if is_derived(passage.text):  # it contains who and when
+    if is_derived(passage.text):  # it names its person and day itself
         return neutralise(indented(neutralise(text)))
     return said(f"{lines} {one_line(passage.title, 2 * _LONGEST_TITLE)}".rstrip(), text)
 

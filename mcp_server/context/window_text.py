@@ -36,7 +36,7 @@ _AGREEMENT = re.compile(
     r"(?:yes|yeah|yep|yup|ok|okay|sure|great|perfect|cool|thanks|nice|alright|ja|da|danke|hvala|alles)\b", re.IGNORECASE
 )
 MOST_WORDS = 4
-"""Words of an agreement such as "yep, ship it": with one subject word at most it asks for nothing."""
+"""Most words of an agreement such as "yep, ship it", which asks for nothing if it has at most one subject word."""
 
 _COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
 _NOTE = re.compile(r"#(?![#\d])[^\n]*$")
@@ -91,7 +91,7 @@ ABOUT_IT = frozenset(
     )
     for word in line.split()
 )
-"""The only words that may be its subject: a message with another subject asks for that."""
+"""The only subject words of a message that asks to continue: a message with other subject words asks about those."""
 
 LONGEST_REQUEST = 300
 """Characters. A longer message asks for more than to continue."""
@@ -143,7 +143,7 @@ def was_sent(text: str, sent: Collection[str]) -> bool:
 
 @lru_cache(maxsize=2048)  # the same lines of a page are candidates for many prompts
 def _marks(text: str) -> tuple[frozenset[str], ...]:
-    """Returns for each line with words the fingerprints of which the window has one if it was sent the line."""
+    """Returns for each line with words its fingerprints. If the window has one of them, it was sent the line."""
     marks = [frozenset((*map(_hash, forms), *map(_opening, forms))) for _, forms in _forms(text) if forms[0]]
     return tuple(some - {""} for some in marks)
 

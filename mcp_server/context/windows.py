@@ -1,8 +1,9 @@
-"""The windows of clients: the session that each is in, and which of our texts it holds, so that none is pushed twice.
+"""Stores the windows of clients: the session of each, and which pushed texts it holds, so that none is pushed twice.
 
 Hooks report a window's session to the process that maintains the workspace, but another process may serve the window,
-so the state stores it. A compaction removes our texts from a window. The client's hooks report it; if no server was
-running, the transcript has a compaction turn. Here are also the pauses of pushes, and the lines that are never pushed.
+so the state stores it. A compaction removes these texts from a window. The client's hooks report it; if no server was
+running, the transcript has a compaction turn. This module also stores the pauses of pushes, and the lines that are
+never pushed.
 """
 
 from __future__ import annotations
@@ -210,11 +211,11 @@ KEEP_WINDOWS = timedelta(days=60)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The texts of ours in a session's window since it began or was last compacted. `lines` are fingerprints of the
+    """The pushed texts in a session's window since it began or was last compacted. `lines` are fingerprints of the
     texts' lines. `brief`: it holds a brief. `compacting`: the client has begun to compact. `start` is the number of the
     compaction turn that the window begins with; `unmarked`: that turn is not recorded yet. `checkpoint` is the id of
-    the checkpoint that was sent, `tokens` counts those pushed with prompts. `printed` is the time, in seconds since
-    1970, of the hook's last report that was counted."""
+    the checkpoint that was sent, `tokens` the number of tokens pushed with prompts. `printed` is the time, in seconds
+    since 1970, of the hook's last report that was counted."""
 
     lines: frozenset[str] = frozenset()
     brief: bool = False

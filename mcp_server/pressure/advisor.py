@@ -7,8 +7,8 @@
     90–95%     critical    scores under 16, with a warning
     from 95%   too late    no scoring: compact now
 
-It removes nothing itself. It speaks in `observe`'s answer from 70% on, with a prompt of a client with hooks once for
-each phase, and whenever it is asked. The result is written to `.local/advisor/{session}.json`.
+It removes nothing itself. Its advice is in the answer of `observe` from 70% on, with a prompt once for each phase (in
+clients with hooks), and available on request. The result is written to `.local/advisor/{session}.json`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def advise(
     pairs = scored(items, prompt, now, lexicon, first_prompt)
     warnings = list(growth)
     if phase == "critical":
-        warnings.append("The context is critical: somebody has to take something out by hand.")
+        warnings.append("The context is critical: remove something from it by hand.")
     if pairs and all(band(score.total) in ("keep", "keep unless critical") for _, score in pairs):
         proposals = []
         warnings.append(
@@ -187,7 +187,7 @@ IN_REPLACE = (
     '`prune(strategy="advisor", dry_run=false)` moves what is marked `prune` to cold storage, from where `recover` '
     "brings it back."
 )
-REVIEW_IN_REPLACE = "Nothing of this goes by itself; `anchor` what must stay."
+REVIEW_IN_REPLACE = "None of these is removed automatically; `anchor` the ones that must stay."
 COMPACT_IN_REPLACE = '`prune(strategy="compact", dry_run=false)` compacts it; `recover` brings back what leaves.'
 
 
@@ -259,7 +259,7 @@ def _item(item: ContextItem, score: AdvisorScore | None) -> dict[str, Any]:
 
 STATES = ".local/advisor"  # folder of the state files, one for each session
 HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")  # kinds of chunks that can contain items
-ADVISED = "advised"  # namespace of the state: session → the phase that its user was last told of
+ADVISED = "advised"  # namespace of the state: session → the phase of the last advice with a prompt
 MOST_WITH_PROMPT, MOST_TOKENS = 3, 150  # recommendations and tokens of advice that comes with a prompt
 
 
@@ -295,8 +295,8 @@ async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
 
 async def with_prompt(memory: Memory, session: str, prompt: str, read: Callable[[], Contents] = dict) -> str:
     """Returns the advice that a client's hook adds to a prompt: from 70% of the client's window on, once for each
-    phase, in at most `MOST_TOKENS` tokens. Empty if there is none. The session must have turns. `read` returns what the
-    client's transcript says was read of each file. It is called only if there is advice."""
+    phase, in at most `MOST_TOKENS` tokens. Empty if there is none. The session must have turns. `read` returns the
+    texts that were read of each file, according to the client's transcript. It is called only if there is advice."""
     if not memory.settings.advisor.enabled:
         return ""
     phase = phase_of((await gauges(memory, session)).advised)
@@ -327,7 +327,7 @@ async def view_of(
 ) -> AdvisorView:
     """Returns the advisor's view of a session, with at most `most` recommendations (None: all). Writes nothing. Without
     a prompt the user's last message is used; without `client_tokens`, the client's last count. Files in `contents` have
-    the size and the description of what was read of them; others have an estimate."""
+    the size and the description of their texts there; others have an estimate."""
     row = await sessions.require(memory, session)
     turns = await sessions.session_turns(memory, session)
     chunks = await holders(memory, session, HOLDERS)
@@ -353,7 +353,7 @@ async def view_of(
 
 
 async def save(memory: Memory, session: str, view: AdvisorView) -> None:
-    """Writes the view to the session's state file. If the disk refuses it, only the file is missing."""
+    """Writes the view to the session's state file. A failure to write it is ignored."""
     full = view.gauges
     tokens = full.live_tokens if full.client_tokens is None else full.client_tokens
     state = state_of(session, view.advice, view.items, tokens, full.limit, memory.clock())

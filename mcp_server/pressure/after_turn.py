@@ -97,14 +97,14 @@ async def after_turn(
         entries, chunks = await run_sync(computed)
         return await live_set.enter(memory, session, turns, chunks, loaded, entries)
 
-    entered = await step("keeping the live set", entering(), None)
+    entered = await step("updating the live set", entering(), None)
     if entered is None:
         return tuple(notes)
     lookups = Lookups(memory, session)
     curated = int(stored[1] or 0) if stored is not None else 0
     reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, lookups, curated), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
-        await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
+        await step("pruning Clarity's items", clarity.prune(memory, session, dry_run=False), None)
     await step("making a checkpoint", checkpoint_if_full(memory, session, turns), None)
     back = []
     if reliefs or entered.shortened:

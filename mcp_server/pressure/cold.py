@@ -1,5 +1,6 @@
-"""Cold storage of a session: chunks that left the live context, and how they come back: by their id, found by words, or
-after a user's message that is about them.
+"""Cold storage of a session: finds chunks that left the live context, and brings them back.
+
+A chunk is brought back by its id, after a search, or automatically after a user's message that is about it.
 
 A recovered chunk is first made live, then its record is deleted. A crash in between leaves both; records of chunks that
 are live and whole are ignored.
@@ -153,7 +154,7 @@ async def _fitting(memory: Memory, lookups: Lookups, found: Sequence[tuple[float
             break
         try:
             record = await run_sync(memory.cold.find, chunk.id, session)
-        except NotFound:  # its time was over; search still finds it
+        except NotFound:  # the record has expired; search still finds the turn
             continue
         if record.drop_reason == "wound_back":
             continue
@@ -176,7 +177,7 @@ async def _fitting(memory: Memory, lookups: Lookups, found: Sequence[tuple[float
 async def put_away(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
     """Copies the live chunks of a session that ends to cold storage, and deletes its live set. Returns their number. A
     record says whether its chunk was whole: if the session continues later, the chunk is live again in that form.
-    `turns` are all of the session's. Call it under the transcript's lock."""
+    `turns` are all turns of the session. Call it under the transcript's lock."""
     chunks = await memory.live.of(session)
     if not chunks:
         return 0
@@ -187,7 +188,7 @@ async def put_away(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
     def written() -> int:
         records = []
         for chunk in chunks:
-            if chunk.form == "whole":  # of all others the record is there
+            if chunk.form == "whole":  # the others have a record already
                 said, days = original_of(chunk, by_number.get(chunk.turn)) or "", knobs.recoverable_for_days
                 records.append(ColdRecord.of(chunk, session, said, "session_end", now, days, prompt=last))
         memory.cold.put_all(records, copies=True)
@@ -209,12 +210,12 @@ async def expire(memory: Memory) -> int:
     for session in await memory.live.sessions():
         with contextlib.suppress(ContextManagerError):  # a broken transcript: `status` names it
             async with memory.locks.transcript(session):
-                await _mend(memory, session)
+                await _repair(memory, session)
     await memory.state.put(EXPIRED, "day", today)
     return len(expired)
 
 
-async def _mend(memory: Memory, session: str) -> None:
+async def _repair(memory: Memory, session: str) -> None:
     """Puts away the live set of a closed session; of an open one, deletes the records of chunks that are live and
     whole."""
     if await _is_over(memory, session):
@@ -238,20 +239,20 @@ async def _planned(memory: Memory, record: ColdRecord) -> Recovered:
     chunk = await _chunk(memory, record) if row is not None and row.status != "closed" else None
     added = 0
     if row is None:
-        note = "its conversation is not there any more; this is its text"
+        note = "its conversation no longer exists; this is its text"
     elif row.status == "closed":
-        note = f"its conversation is over: it is live again when something is said in it; {row.path} has every word"
+        note = f"its conversation has ended; the chunk is live again if it continues. {row.path} has all of it"
     elif chunk is None or chunk.form == "whole":
-        note = "it is live, whole"
+        note = "it is live already, in full length"
     else:
         added = record.tokens - (0 if chunk.form == "cold" else chunk.tokens)
-        mirror = "it comes back into our mirror; the client keeps its own window: paste what it should see again"
+        mirror = "it comes back into the memory's mirror; the client keeps its own window, so paste it there to show it"
         note = "" if row.delivery == "replace" else mirror
     return Recovered(record, False, added, note)
 
 
 async def _is_over(memory: Memory, session: str) -> bool:
-    """Returns whether a session is closed: then only cold storage has its chunks."""
+    """Returns whether a session is closed. The chunks of a closed session are only in cold storage."""
     row = await sessions.current_row(memory, session)
     return row is not None and row.status == "closed"
 

@@ -1,4 +1,4 @@
-"""How full the context of each conversation is, and the logs of what left it.
+"""Reports how full the context of each conversation is, and writes the logs of the chunks that left it or came back.
 
     drops.jsonl           reasons, and a histogram of scores
     curation.jsonl        tokens saved by each curation
@@ -6,8 +6,8 @@
     recovery.jsonl        chunks that came back: they should not have been dropped
     context-health.jsonl  how full each session is
 
-In `add` that is our mirror of the context: the client keeps its own window. If a log cannot be written, only its line
-is lost.
+With the delivery `add`, the context is the memory's own copy (its mirror): the client keeps its own window. If a line
+of a log cannot be written, it is lost, and nothing else fails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MOST = 20  # most open conversations in the list, those with the latest messages
 MIRROR = "ours is a mirror: the client keeps its own window, in which /compact makes room"
-PROMPT = "this is the prompt"
+PROMPT = "this is the prompt itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Health:
         return max(self.pct_used, self.client_pct or 0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values, without those that are unknown."""
+        """Returns JSON values, without unknown ones."""
         shares = {name: round(value, 4) for name, value in asdict(self).items() if isinstance(value, float)}
         shown = asdict(self) | shares | {"timestamp": self.timestamp.isoformat(timespec="seconds")}
         return {name: value for name, value in shown.items() if value is not None}
@@ -112,7 +112,7 @@ async def _of(memory: Memory, row: SessionRow) -> Health:
 def _next_step(gauges: Gauges, knobs: Context, row: SessionRow) -> str:
     whose = PROMPT if row.delivery == "replace" else MIRROR
     if row.status != "open":
-        return "it has ended: all of it is in its transcript, and in cold storage for a time"
+        return "it has ended: its transcript has all of it, and cold storage for a limited time"
     if not knobs.cold_storage_enabled:
         return "cold storage is switched off: nothing is ever dropped"
     if gauges.live >= knobs.compaction_trigger_pct:
@@ -125,8 +125,8 @@ def _next_step(gauges: Gauges, knobs: Context, row: SessionRow) -> str:
 
 
 OF_MIRRORS = (
-    "Where the client keeps its own window, this is about our mirror of it. The window is as it was: only its user "
-    "makes room in it, with /compact there, a new chat, or by clearing a file."
+    "If the client keeps its own window, this is about the memory's mirror of it. The window itself did not change: "
+    "only its user can free space there, with /compact, a new chat, or by clearing a file."
 )
 
 
@@ -221,7 +221,7 @@ GROWTH_FROM = 0.2  # share of the limit below which fast growth raises no alarm
 def log_recovery(
     memory: Memory, record: ColdRecord, turns: Sequence[Turn], trigger: str, score: float | None = None, query: str = ""
 ) -> None:
-    """Writes one line for a chunk that came back. `turns` are all of its session."""
+    """Writes one line for a chunk that came back. `turns` are all turns of its session."""
     knobs = memory.settings.context
     if not knobs.log_recovery:
         return
@@ -243,7 +243,7 @@ def log_recovery(
 
 
 Record = Mapping[str, Any]
-SOON = 10  # exchanges within which a chunk that left should not be asked for again
+SOON = 10  # a chunk that came back within this many exchanges should not have been dropped
 BINS = 10  # bins of the histogram, a tenth each; the last one includes 1.0 and more
 
 

@@ -1,7 +1,7 @@
 """The ladder: decides which live chunks are shortened or dropped when a session grows.
 
 Curation, from 40% on: chunks at or below the cutoff go to cold storage until the gauge is a step below, those with the
-lowest score per token first: a short chunk frees little, and is soon asked for again.
+lowest score per token first, because dropping a short chunk frees little space, and it is soon needed again.
 
 Compaction, from 50% on, until the gauge is at 45%. Each step takes only what is still needed:
 
@@ -35,8 +35,8 @@ Scored = tuple[LiveChunk, ChunkScore]
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """The chunks that must stay: the newest, the anchored, and until `exchange` those that came back. `unknown` could
-    not be compared with the message."""
+    """The chunks that must stay: the newest, the anchored, and those that came back a short time ago. `exchange` is the
+    number of the current exchange; `unknown` are chunks that could not be compared with the message."""
 
     newest: frozenset[str] = frozenset()
     anchored: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class Protected:
     unknown: frozenset[str] = frozenset()
 
     def why(self, chunk: LiveChunk) -> str:
-        """Returns why a chunk must stay; empty if it need not."""
+        """Returns why a chunk must stay; empty if it may be dropped."""
         if chunk.system:
             return "system"
         if chunk.id in self.anchored:
@@ -61,7 +61,7 @@ def newest(chunks: Sequence[LiveChunk], knobs: Context) -> frozenset[str]:
     return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - knobs.min_chunks_to_keep) :])
 
 
-def _worth(pair: Scored) -> float:
+def _score_per_token(pair: Scored) -> float:
     chunk, score = pair
     return score.total / max(1, chunk.tokens)
 
@@ -71,7 +71,7 @@ def curate(scored: Sequence[Scored], target: int, protected: Protected, knobs: C
     until `target` tokens are left."""
     decided: dict[str, Decision] = {}
     left, cutoff = sum(chunk.tokens for chunk, _ in scored) - target, knobs.relevance_cutoff
-    for chunk, score in sorted(scored, key=_worth):
+    for chunk, score in sorted(scored, key=_score_per_token):
         why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
         if not why and score.total <= cutoff and left > 0:
             decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {cutoff:g}", 0)
@@ -107,9 +107,9 @@ def compact(
         climb(texts, "excerpt", lambda chunk: most[chunk.id], "too long to stay whole")
 
     def order(pair: Scored) -> tuple[bool, bool, float]:
-        return pair[1].total >= knobs.relevance_keep, pair[0].id in protected.unknown, _worth(pair)
+        return pair[1].total >= knobs.relevance_keep, pair[0].id in protected.unknown, _score_per_token(pair)
 
-    free = sorted((pair for pair in scored if not protected.why(pair[0])), key=order)  # of equals the older first
+    free = sorted((pair for pair in scored if not protected.why(pair[0])), key=order)  # of equal ones the older first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]
     climb(tools, "one line", lambda chunk: chunk.one_line or 0, "a tool's result")
     excerpts(max(large, EXCERPT_TOKENS))

@@ -57,10 +57,7 @@ REASONS: dict[Action, DropReason] = {
 TOLD_FROM = 0.10  # share of the limit from which `observe` shows the gauge
 IN_ADD = "This does not free space in your client's window. /compact there does, if your client has it."
 IN_REPLACE = "`recover` brings them back"
-OVER_LIMIT = (
-    "what is left is loaded by the client, or too many pieces that are protected; take off anchors, or raise "
-    "context.limit_tokens"
-)
+OVER_LIMIT = "the rest was loaded by the client or is protected; remove anchors, or raise context.limit_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +94,10 @@ class Relief:
 async def relieve(
     memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts, lookups: Lookups, curated: int
 ) -> list[Relief]:
-    """Runs what is due after the turns `new`, and returns it: curation at its trigger and at every further 5%,
-    compaction at its own, the limit if that was not enough. Call it under the transcript's lock. `entered` is the state
-    of the live set after these turns; `lookups` caches what is read under that lock; `curated` is the step of fullness
-    (STEPS) at which the session was curated last."""
+    """Runs the steps that are due after the turns `new`, and returns them: curation at its trigger and at every further
+    5%, compaction at its trigger, and the limit if compaction was not enough. Call it under the transcript's lock.
+    `entered` is the state of the live set after these turns; `lookups` caches what is read under that lock; `curated`
+    is the step of fullness (STEPS) at which the session was curated last."""
     knobs = memory.settings.context
     if not knobs.cold_storage_enabled or not new:
         return []
@@ -135,7 +132,7 @@ async def plan(
 ) -> Plan:
     """Returns what curation or compaction would do now. Changes nothing. `target` is the number of tokens at which it
     stops; by default a step below its trigger, so that the next turn does not trigger it again. A curation that was
-    `asked` for takes everything at or below the cutoff."""
+    `asked` for drops everything at or below the cutoff."""
     session, turns, judged = lookups.session, await lookups.turns(), await lookups.compared(alone=False)
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
     similar, unknown = judged.of(chunks)
@@ -152,11 +149,11 @@ async def plan(
     )
     if target is None:
         trigger = knobs.curation_trigger_pct if event == "curation" else knobs.compaction_trigger_pct
-        target = _under(max(0.0, trigger - AGAIN_PER), knobs.limit_tokens)
+        target = _tokens_below(max(0.0, trigger - AGAIN_PER), knobs.limit_tokens)
     if event == "curation":
         decisions = ladder.curate(scored, 0 if asked else target, protected, knobs)
     elif event == "limit":
-        decisions = ladder.limit(scored, _under(knobs.max_context_pct, knobs.limit_tokens))
+        decisions = ladder.limit(scored, _tokens_below(knobs.max_context_pct, knobs.limit_tokens))
     else:
         large = min(int(AGAIN_PER * knobs.limit_tokens), target)
         decisions = ladder.compact(scored, target, protected, knobs, large)
@@ -179,7 +176,7 @@ async def carry_out(
     memory: Memory, decided: Plan, reason: DropReason | None = None, turns: Sequence[Turn] | None = None
 ) -> Relief:
     """Writes the originals to disk, durably, and then changes the live set in one transaction. Call it under the
-    transcript's lock; `turns` are all of the session's, if they are known."""
+    transcript's lock; `turns` are all turns of the session, if the caller has them."""
     if not decided.changes:
         return Relief(decided, decided.tokens_before)
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
@@ -187,7 +184,10 @@ async def carry_out(
     now, exchange = memory.clock(), sum(turn.role == "user" for turn in turns)
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
-        made = [_made(memory, one, said.get(one.chunk.turn), decided, reason, now, exchange) for one in decided.changes]
+        made = [
+            _shortened_with_record(memory, one, said.get(one.chunk.turn), decided, reason, now, exchange)
+            for one in decided.changes
+        ]
         memory.cold.put_all([record for _, record in made])
         return made
 
@@ -239,7 +239,7 @@ def _share(tokens: int, limit: int) -> str:
     return f"{tokens:,} of {limit:,} tokens ({tokens / limit:.0%})"
 
 
-def _made(
+def _shortened_with_record(
     memory: Memory,
     decision: Decision,
     turn: Turn | None,
@@ -293,6 +293,6 @@ def _scored(
     return scored
 
 
-def _under(share: float, limit: int) -> int:
+def _tokens_below(share: float, limit: int) -> int:
     """Returns the largest number of tokens below a share of the limit."""
     return max(0, -int(-share * limit // 1) - 1)

@@ -35,8 +35,9 @@ from mcp_server.text.prose import did_you_mean
 from mcp_server.text.transcript_head import title_of
 
 IN_ADD = (
-    "This is our mirror of the conversation, from which we compile. The client's own window still holds all of it; "
-    "only its user can change that: /compact there, a new chat, or taking files out of it."
+    "This changes the memory's mirror (its own copy) of the conversation, from which contexts are compiled. The "
+    "client's own window still holds all of it; only its user can change that, with /compact, a new chat, or by "
+    "removing files."
 )
 TOO_LATE = 'prune(strategy="compact") shows what compacting would do.'
 FATES: dict[Action, Fate] = {"keep": "keep", "drop": "gone"}  # the others fade
@@ -76,9 +77,11 @@ async def prune_ladder(
         half = await memory.live.tokens(row.session) // HALF
         shorter = await pressure.plan(memory, lookups, "compaction", asked=True, target=half)
         if saved := shorter.tokens_before - shorter.tokens_after:
-            notes.append(f'strategy="compact" would free about {saved:,} tokens: it also shortens what is large.')
+            notes.append(f'strategy="compact" would free about {saved:,} tokens: it also shortens large messages.')
     if any(one.why == UNJUDGED for one in decided.decisions):
-        notes.append("What is not indexed yet cannot be judged; a running server, or any search, indexes it.")
+        notes.append(
+            "Messages that are not indexed yet cannot be judged; a running server, or any search, indexes them."
+        )
     return Pruned(
         strategy,
         dry_run,
@@ -179,15 +182,17 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
 
 
 async def prune_clarity(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
-    """Removes items that the conversation is no longer about from the block; their counts stay."""
+    """Removes from the block the items that the conversation is no longer about. Their counts stay."""
     done = await clarity.prune(memory, row.session, dry_run=dry_run)
     fates = []
     for one in (*done.gone, *done.kept):
         why = one.why if one.word == "keep" else f"{one.score:.0f} points: {one.why}"
         fates.append(Fated(one.item.id, one.item.id, one.word, why))
-    notes: tuple[str, ...] = ("Items leave the block [CLARITY CONTEXT] alone; a mention or an anchor brings one back.",)
+    notes: tuple[str, ...] = (
+        "Items leave only the block [CLARITY CONTEXT]; a mention or an anchor brings an item back.",
+    )
     if done.out_already:
-        notes += (f"Out since an earlier pruning: {len(done.out_already)}.",)
+        notes += (f"Removed by an earlier pruning: {len(done.out_already)}.",)
     of, where = f"items of session {row.session}", "no other place: the counts stay"
     return Pruned("clarity", dry_run, of, tuple(fates), row.session, where=where, notes=notes)
 
@@ -242,10 +247,12 @@ async def last_session(memory: Memory) -> str | None:
 async def _row(memory: Memory, session: str | None) -> SessionRow:
     await sessions.ready(memory)
     if session is None:
-        raise NotFound("which session? give its handle (status shows them), or a strategy without one: memory, files")
+        raise NotFound("name a session (status lists them), or use a strategy that needs none: memory, files")
     row = await sessions.require(memory, session)
     if row.status == "closed":
-        raise Refused(f"session {row.session} is over: nothing of it is live any more; `recover` lists what is cold")
+        raise Refused(
+            f"session {row.session} has ended, so it has no live context; `recover` lists its chunks in cold storage"
+        )
     return row
 
 

@@ -61,7 +61,7 @@ async def reword(memory: Memory, session: str, chunk: str) -> bool:
     if shown is None or shown == before.shown:
         return False
     async with memory.locks.transcript(session):
-        if await run_sync(memory.cold.find, chunk, session) != before:  # something else became of it meanwhile
+        if await run_sync(memory.cold.find, chunk, session) != before:  # the chunk was changed meanwhile
             return False
         await run_sync(memory.cold.put_all, [replace(before, shown=shown)])
         live = [one for one in await memory.live.of(session) if one.id == chunk and one.form == "summary"]

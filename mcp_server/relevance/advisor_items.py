@@ -10,7 +10,8 @@
                  2 for something generic, 0 for something unrelated
 
 On the first prompt of a session recency is 10 and frequency 0 for all. Items are what clients say they loaded, and the
-files that tool calls name. The lexicon is the file that ships, or the user's own in its place (`advisor.lexicon`).
+files that tool calls name. The lexicon is the built-in file, or the user's own file if the setting `advisor.lexicon`
+names one.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ ESTIMATES: Mapping[ItemType, int] = {"skill": 550, "file": 850, "agent": 1500}
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """An item and its accesses. `path` is the client's name for it, `below` the same from the project's root on, if it
-    is known; times are aware, in UTC; `chunks` are the ids of the live chunks that contain it."""
+    """An item and its accesses. `path` is the client's name for it, `below` the path from the project's root on, if the
+    root is known; times are aware, in UTC; `chunks` are the ids of the live chunks that contain it."""
 
     id: str
     type: ItemType
@@ -71,11 +72,11 @@ class ContextItem:
 def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated: bool) -> list[ContextItem]:
     """Returns the items of a live set in the order in which they came, without cold ones.
 
-    `turns` are by number. A file that a tool read has the tokens of the tool's result; if that is not recorded
-    whole it has an estimate if `estimated` (the client's window has the result).
+    `turns` are by number. A file that a tool read has the tokens of the tool's result. If only the beginning of the
+    result is recorded, and `estimated` is set (the client's window has the whole result), it has an estimate.
 
-    Absolute paths are compared with a prompt without the folder that all of them share: it is the project's, and a
-    prompt that names the project names none of its files.
+    The folder that all absolute paths share is left out when they are compared with a prompt: it is the project's, and
+    a prompt that names the project does not mean all of its files.
     """
     found: dict[str, ContextItem] = {}
     for chunk in (chunk for chunk in live if chunk.form != "cold"):
@@ -107,7 +108,8 @@ HEAD, LONGEST_DESCRIPTION = 4_000, 200
 
 
 def with_contents(item: ContextItem, texts: Sequence[str], count: Callable[[str], int]) -> ContextItem:
-    """Returns a file with the tokens of what was read of it, and its description; unchanged if nothing was read."""
+    """Returns a file with its description and the tokens of the `texts` that were read of it; unchanged without
+    texts."""
     if not texts:
         return item
     described = next(filter(None, (described_by(text, item.path) for text in texts)), "")
@@ -142,7 +144,7 @@ def _loaded(chunk: LiveChunk, kind: ItemType) -> ContextItem:
 
 
 def _add(found: dict[str, ContextItem], new: ContextItem) -> None:
-    """Adds an item; one that is there already gets the accesses and tokens of both."""
+    """Adds an item. If the item exists already, adds the accesses and tokens to it."""
     known = found.get(new.id)
     if known is None:
         found[new.id] = new
@@ -243,7 +245,7 @@ def relevance(
     if direct := sorted(asked & named):
         return DIRECT, f"named in the prompt: {', '.join(direct)}"
     if related := sorted(asked & described):
-        return RELATED, f"described by the prompt's {', '.join(related)}"
+        return RELATED, f"its description has words of the prompt: {', '.join(related)}"
     words = named | described
     if technology := _shared(asked, words, lexicon.technologies):
         return SAME_TECHNOLOGY, f"same technology: {technology}"
@@ -270,12 +272,12 @@ def read_lexicon(read: Callable[[str], bytes], chosen: str | None) -> tuple[Lexi
         try:
             return parsed(read(chosen).decode("utf-8"), chosen), ""
         except UnicodeDecodeError:
-            problem = f"{chosen} cannot be read: it is no UTF-8 text"
+            problem = f"{chosen} cannot be read: it is not UTF-8 text"
         except OSError as error:
             problem = f"{chosen} cannot be read: {error.strerror}"
         except ContextManagerError as error:
             problem = str(error)
-        problem = f"advisor.lexicon: {problem}; the lexicon that ships is used until then"
+        problem = f"advisor.lexicon: {problem}; the built-in lexicon is used until this is corrected"
     return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), problem
 
 

@@ -1,4 +1,5 @@
-"""Chunks: the pieces of a session's live context, their score and their forms, and the records of those that left.
+"""Chunks: the pieces of a session's live context, their score and their forms, and the records of chunks in cold
+storage.
 
 A cold record is one line of JSON: the chunk, its place, the text shown in its place, and why it was dropped.
 """
@@ -44,8 +45,9 @@ class Gauges:
 
 
 def step_of(share: float, trigger: float, per: float) -> int:
-    """Returns 0 below the trigger, 1 from there on, and one more for each further `per`. What the trigger starts is due
-    when the step rises: curation, and a checkpoint, because the client may compact its window without notice."""
+    """Returns 0 below the trigger, 1 from the trigger on, and one more for each further `per`. When the step rises, the
+    action of the trigger is due: curation, or a checkpoint, because the client may compact its window without
+    notice."""
     return 0 if share < trigger else 1 + math.floor((share - trigger) / per + 1e-9)
 
 
@@ -90,7 +92,7 @@ Form = Literal["whole", "one line", "summary", "excerpt", "cold"]
 
 @dataclass(frozen=True, slots=True)
 class LiveChunk:
-    """One piece of the live context. `part` is 0 for a turn's words, n for its nth tool call. `tokens` are those of its
+    """One piece of the live context. `part` is 0 for a turn's text, n for its nth tool call. `tokens` are those of its
     present form, `shown` is its text in that form if it is a summary or an excerpt. `name` is the tool's name, or the
     client's name for the file. `immune` is the exchange until which an automatic recovery protects it."""
 
@@ -168,7 +170,7 @@ def estimated(text: str, count: Callable[[str], int]) -> int:
 
 
 def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator[LiveChunk]:
-    """Yields the chunks of one turn, at least one: its words, unless there are only tool calls, and each call."""
+    """Yields the chunks of one turn, at least one: its text, unless there are only tool calls, and each call."""
     if turn.content or not turn.tool_calls:
         yield LiveChunk(
             id=chunk_id(session, f"{turn.number}.0"),
@@ -227,7 +229,8 @@ def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | N
 DropReason = Literal[
     "low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end", "wound_back"
 ]
-"""Why a chunk left. A chunk that was `wound_back` (by a restored checkpoint) is never recovered automatically."""
+"""Why a chunk was dropped or shortened. A chunk that was `wound_back` (by a restored checkpoint) is never recovered
+automatically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +292,7 @@ class ColdRecord:
 
 _RECORD = TypeAdapter(ColdRecord)
 _OTHERWISE = {"drop_reason": (DropReason, "asked"), "kind": (ChunkKind, "message"), "form": (Form, "cold")}
-"""Fields with known values, and what another value (of a newer version) is read as."""
+"""Fields with known values, and the value that replaces an unknown one (of a newer version)."""
 
 
 def read_record(line: str) -> ColdRecord:

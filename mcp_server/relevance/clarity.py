@@ -4,8 +4,8 @@
     a view → counts + anchors → scores → verdicts → the block, the tables
     compaction, or a request → `prune` removes items from the block; the counts stay
 
-The counts follow from the transcript. Turns that the state lacks (a new state.db, an import, a crash) are counted from
-there.
+The counts can be rebuilt from the transcript: turns that the state lacks (a new state.db, an import, a crash) are
+counted from it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def session_meant(memory: Memory, session: str | None) -> str:
     for open_only in (True, False):
         for row in await sessions.list_sessions(memory, open_only=open_only, limit=1):
             return row.session
-    raise NotFound("no conversation yet: observe opens one, import brings some in")
+    raise NotFound("there is no conversation yet: `observe` opens one, `import` adds existing ones")
 
 
 async def session_if_any(memory: Memory, session: str | None = None) -> str | None:
@@ -124,8 +124,8 @@ async def items_of(memory: Memory, session: str | None) -> list[str]:
 
 
 async def anchored_text(memory: Memory, done: Anchored, session: str | None = None) -> str:
-    """Returns the result of an anchor call for people. It says if the user has not named the item in the session yet;
-    without a session, in the one with the latest message."""
+    """Returns the result of an anchor call for people, with a note if the user has not named the item in the session
+    yet. Without a session, the one with the latest message is checked."""
     item, names = done.anchor.item, {done.anchor.item, *extract(done.anchor.item)}
     if done.on and done.anchor.kind == "item":
         meant = await session_if_any(memory, session)
@@ -162,7 +162,7 @@ async def for_status(memory: Memory, session: str | None, max_tokens: int | None
 def pruned_text(pruned: ItemsPruned) -> str:
     """Returns the changes of pruning, in words."""
     if not pruned.gone:
-        return "Nothing to prune: every item that is shown has earned its place."
+        return "Nothing to prune: the rules keep every item that is shown."
     what = "leave the block (their counts stay; a mention or an anchor brings them back)"
     rows = (f"- {neutralise(one.item.id)} ({one.score:.0f}): {one.why}" for one in pruned.gone)
     return "\n".join([f"{len(pruned.gone)} items {what}:", "", *rows])
@@ -206,7 +206,7 @@ def _terms(terms: Mapping[str, float]) -> str:
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
-        return ["No items yet: a user's message names them."]
+        return ["No items yet: they come from the user's messages."]
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     for row in rows[:MOST_ROWS]:
         lines.append(f"| {' | '.join(neutralise(cell).replace('|', '¦') for cell in cells(row))} |")
@@ -229,7 +229,8 @@ STATE = "clarity:relevance_state"
 PRUNED = "clarity:pruned"  # keys of the namespace, each followed by `:` and the session
 IDENTITY = "knowledge/identity/"
 WORTH_KEEPING = 100
-"""Counts of this many missing turns (after an import) are stored: counting again takes noticeable time."""
+"""If at least this many turns had to be counted again (after an import), the counts are stored, because it takes
+noticeable time."""
 
 MOST_IN_BLOCK = 60  # most items for the block; more never fit into its tokens
 
@@ -245,8 +246,8 @@ class ItemsPruned:
 
 
 def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn]]) -> dict[str, Any]:
-    """Returns the stored counts of a session with the turns after their last one, as they are stored. `since` returns
-    the turns after a number, oldest first."""
+    """Returns the counts of a session in their stored form: the `stored` ones, with the turns after their last one
+    added. `since` returns the turns after a number, oldest first."""
     counts = _read(stored)
     for turn in since(counts.turn):
         counts.take(turn)
@@ -316,7 +317,7 @@ async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
     gone = tuple(verdict for verdict in found.verdicts if not verdict.keep)
     fresh = {verdict.item.id: counts.exchange for verdict in gone if verdict.item.id not in out}
     if fresh and not dry_run:
-        left = {name: at for name, at in before.items() if name in out}  # what came back needs no mark any more
+        left = {name: at for name, at in before.items() if name in out}  # without items that came back
         await memory.state.put(NAMESPACE, f"{PRUNED}:{session}", left | fresh)
         memory.changes.publish(Change("session", None, session))
     kept = tuple(verdict for verdict in found.verdicts if verdict.keep and verdict.item.id not in out)

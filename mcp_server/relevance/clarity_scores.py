@@ -1,9 +1,9 @@
 """Clarity's items: the tracker counts them, the score ranks them, the pruner selects them, the block shows them.
 
-A user's message mentions items; an agent's message only refers to known ones. A keyword becomes an item with its second
-mention in the session; before that it is a candidate. The numbers of items and candidates are bounded: the one that was
-silent longest is removed first. The counts are a function of the turns alone; anchors are added for a view
-(`with_anchors`).
+An item is a project, tool, file or keyword that a conversation names. A user's message mentions items; an agent's
+message only refers to known ones. A keyword becomes an item with its second mention in the session; before that it is a
+candidate. The numbers of items and candidates are limited: the one whose last mention is oldest is removed first. The
+counts depend only on the turns; a view adds the anchors (`with_anchors`).
 
 The pruner's rules, the stronger first:
 
@@ -66,14 +66,14 @@ def score(mentions: int, references: int, silent: int, anchored: bool, weights: 
 
 
 REFERENCE_WINDOW, MOST_REFERENCES = 20, 10
-"""References count if they are of the last 20 exchanges, ten at most: else the words of a subject that was left long
-ago would stay on top."""
+"""Only references of the last 20 exchanges count, ten at most. Otherwise the words of a subject that was left long ago
+would stay on top."""
 COMMON_SHARE, LEAST_EXCHANGES = 1 / 3, 10
-"""From ten exchanges on, a keyword of more than a third of the user's messages is no item."""
+"""From ten exchanges on, a keyword that is in more than a third of the user's messages is not an item."""
 MOST_ITEMS = 300
 MOST_CANDIDATES = 600
 LONGEST_READ = 100_000
-"""Characters of a message that are counted: a conversation is not about the end of a pasted log."""
+"""Characters at the beginning of a message in which items are counted; the rest is mostly a pasted log."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,9 +102,9 @@ class Tracker:
     exchange: int = 0
     turn: int = 0
     items: dict[str, Item] = field(default_factory=dict)
-    """By id, the one that was silent longest first."""
+    """By id; the item whose last mention is oldest comes first."""
     candidates: dict[str, int] = field(default_factory=dict)
-    """Keywords that were said once, with the exchange; oldest first."""
+    """Keywords that were mentioned once, with the exchange; oldest first."""
 
     def take(self, turn: Turn) -> None:
         """Counts one turn of the session, unless it was counted before."""
@@ -137,8 +137,8 @@ class Tracker:
         return Tracker(self.exchange, self.turn, items, dict(self.candidates))
 
     def scores(self, weights: ClarityScoring) -> list[tuple[Item, ClarityScore]]:
-        """Returns every item with its current score, highest first; ties by id. A word of more than a third of all
-        messages says nothing about the subject, so it is no item."""
+        """Returns every item with its current score, highest first; ties by id. Leaves out words of more than a third
+        of all messages, because they say nothing about the subject."""
         scored = []
         for item in self.items.values():
             common = item.category == "keyword" and item.mentions > self.exchange * COMMON_SHARE
@@ -205,7 +205,7 @@ class Tracker:
             known = Item(item, category, 2 if category == "keyword" else 1, 0, self.exchange, at)
         else:
             known = replace(known, mentions=known.mentions + 1, last_mention=self.exchange)
-        self.items[item] = known  # at the end again: the order is that of silence
+        self.items[item] = known  # moved to the end: the order is that of the last mentions
         if len(self.items) > MOST_ITEMS:
             del self.items[next(iter(self.items))]
 
@@ -225,7 +225,7 @@ FADING = 15  # points: half of what a new mention gives (10 for the mention, 20 
 @dataclass(frozen=True, slots=True)
 class ItemVerdict:
     """Whether an item stays in the block, and the rule that decided. `terms` are those of its score, if they are given;
-    `essential` is its tier."""
+    `essential` says whether it is in the essential tier."""
 
     item: Item
     score: float
@@ -249,7 +249,7 @@ def prune(
     has the exchange in which each pruned item left the block."""
     rules = knobs.pruning
     verdicts = {
-        item.id: _alone(item, score, item.id in essential, knobs)
+        item.id: _verdict_without_limits(item, score, item.id in essential, knobs)
         for item, score in sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
     }
 
@@ -280,7 +280,7 @@ def prune(
     return list(verdicts.values())
 
 
-def _alone(item: Item, score: float, essential: bool, knobs: Clarity) -> ItemVerdict:
+def _verdict_without_limits(item: Item, score: float, essential: bool, knobs: Clarity) -> ItemVerdict:
     """Returns the verdict on an item without the limits on numbers."""
     keep, threshold = True, f"{knobs.pruning.prune_threshold:g} points"
     if item.anchored:
@@ -349,10 +349,10 @@ def block(
 
 
 def _names(items: Sequence[BlockItem]) -> list[str]:
-    """Returns the items' ids on one line each, neutralized: anchors are written by hand, too."""
+    """Returns the items' ids on one line each, neutralized, because people also write anchors by hand."""
     return [" ".join(neutralise(item.id).split()) for item in items]
 
 
 def anchored_since(anchors: Iterable[Anchor], otherwise: datetime) -> dict[str, datetime]:
-    """Returns the anchored items' lower-case ids, each with its date; `otherwise` if the file has no date."""
+    """Returns the anchored items' lower-case ids, each with its date, or with `otherwise` if the file has no date."""
     return {anchor.item.lower(): read_moment(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}

@@ -1,13 +1,13 @@
-"""The live set: the chunks that a session's context consists of now, and those similar to what is talked about.
+"""The live set: the chunks in a session's context now, and how similar they are to the latest messages.
 
-The transcript has what was said, cold storage what left; the live set only has the form of each chunk. If
-`.local/state.db` is lost, the live set is made again from both.
+The transcript has the text of all chunks, cold storage the originals of dropped and shortened ones; the live set only
+has the form of each chunk. If `.local/state.db` is lost, the live set is rebuilt from both.
 
-Pressure compares the live chunks with the last three exchanges by the ordinary search, so that "ok, thanks" clears
-nothing. Scores are scaled so that the best chunk has 1 and the least one 0, because words that all chunks share give
-each of them a score. The gate only decides whether cold chunks come back: one does only if its own text matches the
-message, and at least as well as every live chunk. Without that rule as many chunks came back as were dropped (LoCoMo).
-Of those that come back, 31% (LoCoMo) and 32% (BEAM) are labeled evidence.
+To free space, the live chunks are compared with the last three exchanges by the ordinary search, so that "ok, thanks"
+does not clear a session. Scores are scaled so that the best chunk has 1 and the lowest 0, because words that all chunks
+share give each of them a score. The gate only decides whether cold chunks come back: a chunk comes back only if its own
+text matches the message, at least as well as every live chunk does. Without that rule as many chunks came back as were
+dropped (LoCoMo). Of those that come back, 31% (LoCoMo) and 32% (BEAM) are labeled evidence.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LEAST_CONTENT_WORDS = 3
 """A message with fewer content words is scored together with those before it: "ok, thanks" must not clear a session."""
 
 TOGETHER = 3
-"""User messages that live chunks are compared with, and that a short message is searched with; more if they have few
-content words too."""
+"""Number of the user's last messages that make up the query (of a message that is enough alone only that one); more if
+they have few content words."""
 
 MORE_HITS = 50
 
@@ -87,7 +87,7 @@ class Compared:
 
 
 class Lookups:
-    """The turns of a session and their similarity to the talk; each is read when it is first needed. Valid while the
+    """The turns of a session and their similarity to the last messages; both are read on first use. Valid while the
     transcript's lock is held."""
 
     def __init__(self, memory: Memory, session: str, turns: Sequence[Turn] | None = None) -> None:
@@ -103,7 +103,7 @@ class Lookups:
         return self._turns
 
     async def compared(self, *, alone: bool) -> Compared:
-        """Returns their similarity to the last message if `alone`, else to the last three exchanges."""
+        """Returns the turns' similarity to the last message if `alone`, else to the last three exchanges."""
         if alone not in self._compared:
             self._compared[alone] = await compared(self._memory, self.session, await self.turns(), alone=alone)
         return self._compared[alone]
@@ -186,7 +186,7 @@ def _by_name(chunks: Sequence[LiveChunk], query: str) -> dict[str, float]:
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
     """Returns how full the session's context is. Without `client_tokens` the client's last recent count is used."""
     entered = await memory.live.counts(session)
-    if not entered.live + entered.cold:  # the stored set was lost: make it again
+    if not entered.live + entered.cold:  # the stored set was lost: rebuild it
         live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
         entered = replace(entered, now=replace(entered.now, live=live))
     return gauges_of(memory, entered, client_tokens)
@@ -212,15 +212,15 @@ async def enter(
 ) -> LiveSetCounts:
     """Adds turns that were just recorded to the session's live set. Returns how full the set is. `chunks` are those of
     the turns, `loaded` what entered the client's context with the last of them: an item that was loaded before counts
-    as accessed once more. `entries` are values by namespace and key that the same transaction stores. A set that is
-    missing is first made again."""
+    as accessed once more. `entries` are values by namespace and key that the same transaction stores. A missing set is
+    rebuilt first."""
     first, last = turns[0].number, turns[-1]
     before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
     items = [_loaded_chunk(session, last, place, chunk, before) for place, chunk in enumerate(loaded)]
     reading = (memory.clock(), last.context_tokens, GROWTH_WINDOW)
     entered = await memory.live.add(session, first, [*chunks, *items], *reading, entries)
     if entered is None:
-        await memory.live.put(session, await _made_again(memory, session))
+        await memory.live.put(session, await _rebuilt(memory, session))
         entered = await memory.live.add(session, last.number + 1, items, *reading)
         records = await run_sync(memory.cold.of, session)  # a session that continues is live again
         await run_sync(memory.cold.remove_all, [record for record in records if record.form == "whole"])
@@ -252,15 +252,15 @@ def _loaded_chunk(
 
 
 async def live_set(memory: Memory, session: str) -> list[LiveChunk]:
-    """Returns all chunks of a session, cold ones too, oldest first. Writes nothing: a missing set is made again for the
+    """Returns all chunks of a session, cold ones too, oldest first. Writes nothing: a missing set is rebuilt for the
     caller, and stored with the next turn."""
-    return await memory.live.of(session) or await _made_again(memory, session)
+    return await memory.live.of(session) or await _rebuilt(memory, session)
 
 
 async def change(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> None:
     """Replaces chunks of an open session by those with the same ids. A missing set is stored first. Call it under the
     transcript's lock."""
-    kept = [] if await memory.live.any_of(session) else await _made_again(memory, session)
+    kept = [] if await memory.live.any_of(session) else await _rebuilt(memory, session)
     changed = {chunk.id for chunk in chunks}
     await memory.live.put(session, [*(chunk for chunk in kept if chunk.id not in changed), *chunks])
 
@@ -269,11 +269,11 @@ async def holders(memory: Memory, session: str, kinds: Sequence[ChunkKind]) -> l
     """Returns the chunks of some kinds in the context of an open session, without cold ones, oldest first."""
     if await memory.live.any_of(session):
         return await memory.live.of_kinds(session, kinds)
-    made = await _made_again(memory, session)
+    made = await _rebuilt(memory, session)
     return [chunk for chunk in made if chunk.form != "cold" and chunk.kind in kinds]
 
 
-async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
+async def _rebuilt(memory: Memory, session: str) -> list[LiveChunk]:
     """Returns the live set according to transcript and cold storage: a chunk with a record has the record's form."""
     turns = await sessions.session_turns(memory, session)
     records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
@@ -288,7 +288,7 @@ async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
     def chunks() -> list[LiveChunk]:
         said = (chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count))
         made = [as_recorded(chunk, records.pop(chunk.id, None)) for chunk in said]
-        for one in records.values():  # items that a client named: no transcript has them
+        for one in records.values():  # items that a client named are not in the transcript
             if one.kind in ESTIMATES:
                 place = one.chunk_id, one.kind, one.turn, one.part
                 made.append(LiveChunk(*place, one.tokens, added=one.timestamp, form=one.form, name=one.name))

@@ -53,8 +53,8 @@ WITH_EMBEDDER = GateWeights(nearest=0.35, matching=0.4, named=0.12, said=0.13, t
 WITHOUT_EMBEDDER = GateWeights(nearest=0.0, matching=0.8, named=0.15, said=0.05, threshold=0.315)
 LEAST_WORTH = 0.2  # the worth of the longest turn's passage; the shortest's is 1
 LONGEST_SECTION = 800
-"""Characters, the length of the longest passage. A file's section counts as no longer, because headings divide files,
-but nothing divides a turn."""
+"""Characters, the length of the longest passage. A file's section counts as at most this long, because headings divide
+files. Turns are not limited, because nothing divides a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Question:
     terms: Mapping[str, float]
 
     def decide(self, candidates: Iterable[Candidate]) -> GateDecision:
-        """Decides for these passages. A single passage gives the value that it has alone."""
+        """Decides for these passages. With a single passage, the value is that of this passage alone."""
         weights = self.weights
         if not self.mass:
             return GateDecision(False, 0.0, weights.threshold, dict.fromkeys(TERMS, 0.0))

@@ -83,16 +83,17 @@ def parse_query(text: str, now: datetime) -> ParsedQuery:
     )
 
 
-NO_DATE = "is no date (2026, 2026-05, 2026-05-08, today, yesterday, 7d)"
+NO_DATE = "is not a date (2026, 2026-05, 2026-05-08, today, yesterday, 7d)"
 NOT_READ = {
-    "category": f"is no category ({', '.join(CATEGORIES)})",
+    "category": f"is not a category ({', '.join(CATEGORIES)})",
     "since": NO_DATE,
     "until": NO_DATE,
 }
 
 
 def unknown_values(text: str, now: datetime) -> tuple[str, ...]:
-    """Returns a sentence for each operator of a query whose value is unknown, and which is therefore a word."""
+    """Returns a sentence for each operator of a query whose value is unknown, and which is therefore searched as a
+    word."""
     return tuple(
         f"{found[0]} {NOT_READ[found['key'].lower()]}, so it was searched as a word"
         for found in _OPERATOR.finditer(bounded(text))
@@ -110,7 +111,7 @@ def _value(operator: re.Match[str], now: datetime) -> str | datetime | None:
     return span and span[0 if key == "since" else 1]
 
 
-@lru_cache(maxsize=16)  # a push and a compilation ask for that of their message three times
+@lru_cache(maxsize=16)  # a push and a compilation read their message three times
 def plain_query(message: str) -> ParsedQuery:
     """Returns a message as a query without operators."""
     return ParsedQuery(text=bounded(message))
@@ -166,11 +167,11 @@ class Query:
         object.__setattr__(self, "lookup", self.words + self.names)
 
 
-@lru_cache(maxsize=16)  # a search asks for that of its message for all passages, and for the lines of the page
+@lru_cache(maxsize=16)  # a search reads its message for all passages, and for the lines of the page
 def read_query(text: str, speakers: tuple[str, ...] = ()) -> Query:
     """Returns a message as a query: its content words, adjacent pairs of them, and the speakers that it names. Names of
-    speakers are not keywords, because they would find whom somebody addressed. They are used only if the message has no
-    other words."""
+    speakers are not keywords, because they would find passages that address these speakers. They are used only if the
+    message has no other words."""
     spoken = words(text)
     people = names_in(text, speakers)
     parts = {part for name in people for part in words(name)}

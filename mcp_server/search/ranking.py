@@ -1,4 +1,4 @@
-"""Ranking: how well does a unit (a turn of a conversation, a section of a file) answer a query?
+"""Ranking: scores how well a unit (a turn of a conversation, a section of a file) answers a query.
 
     score = Σ weight · signal, each signal between 0 and 1; the weights sum to 1 without `kept`, so 0 ≤ score ≤ 1.01
 
@@ -63,11 +63,12 @@ if TYPE_CHECKING:
 
 MAX_LINES_COMPARED = 60  # lines of pages that are compared with each other
 FIRST, REACH = 3, 120
-"""Each of the first FIRST hits, a turn or a line, goes behind a newer statement among REACH hits: the ranking prefers
-the conversation with the best match, so the newer statement of another conversation may be far behind."""
+"""Each of the first FIRST hits, a turn or a line, is placed behind a newer statement that may replace it. That is
+looked for among REACH hits: the ranking prefers the conversation with the best match, so the newer statement of another
+conversation may have a far lower rank."""
 
 LONGEST, SHORT = 600, 160
-"""Characters of a passage that another one can replace, and of a turn that is compared: longer ones say more than one
+"""Most characters of a passage that can be replaced, and of a turn that is compared: longer ones say more than one
 thing."""
 
 SHARES_A_WORD, ANSWERS_ALIKE, UNLIKE = 0.08, 0.005, 0.3
@@ -76,10 +77,11 @@ the query that the older one has, and other numbers; and otherwise. On 30 plante
 come first; without this order 6. With a first limit of .02, 57 questions of LoCoMo had worse answers and 9 better."""
 
 ECHO = 3
-"""Turns after a statement in which the agent's words repeat it ("Two retries, then.") and replace nothing."""
+"""For this many turns after a statement, the agent's words are taken for a repetition ("Two retries, then."), which
+replaces nothing."""
 
 ROUNDING = 1e-9
-"""Sums of floats depend on their order: a chance that is so little below the least one counts as equal."""
+"""Sums of floats depend on their order: a probability that is this little below the least one counts as equal to it."""
 
 BIAS, OF_OLD, OF_NEW, WEIGHT = -6.68, -2.71, 3.68, 0.29
 OTHER_VALUE, SAME_NUMBER, OF_STEMS, GIVES_UP = 1.67, 1.96, 7.96, 4.74
@@ -88,19 +90,19 @@ decisions of 81 conversations."""
 
 KINDS = ("stem", "number", "unit")  # the parts of statements that `replacement_chances` compares
 _PAST = re.compile(r"\b(?:did|was|were|had)\b", re.IGNORECASE)
-"""A question that asks what happened: its answer is no value that changes."""
+"""A question about the past: its answer is not a value that changes."""
 
 _DAY = re.compile(r"^- \d{4}-\d{2}-\d{2}:? ")
 _START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
-    """Returns the hits with every older value behind the hits that may replace it. That is likely enough for the order
-    only: of 108 notes on hits of working conversations that they were no longer so, three to eight were right.
+    """Returns the hits with every older value behind the hits that may replace it. The estimate is good enough for the
+    order, but not for marking hits as outdated: of 108 such marks in working conversations, three to eight were right.
 
     Hits are ordered by the transcript and turn that they come from; transcript names begin with their time. Turns are
     compared only with the first hits, and not for a question about the past: comparing all turns lost a fifth of
-    NDCG@10 on LoCoMo, because most turns that share words state no value. So it loses 0.001.
+    NDCG@10 on LoCoMo, because most turns that share words state no value. With these limits the loss is 0.001.
 
     A line about what a named person said is compared by the words of its turn, because the extractor adds the person's
     name and the day of an event to it, which look like a common subject and a new value.
@@ -159,7 +161,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
 
 def repeats(passage: Passage, asked: frozenset[str]) -> bool:
     """Returns whether a turn only asks what a query with these content stems asks. People ask the same thing again in a
-    new conversation; no passage is nearer to the query, and none says less."""
+    new conversation; such a turn is nearest to the query, but tells nothing."""
     return passage.turn is not None and is_question(passage.text) and stems_of_text(passage.text) <= asked
 
 
@@ -226,7 +228,7 @@ def _says_more(old: Statement, new: Statement) -> bool:
 
 
 def _least_chance(old: Statement, new: Statement, wanted: frozenset[str], answered: frozenset[str]) -> float:
-    """Returns the probability from which on a newer statement takes the place of an older one. `wanted` and `answered`
+    """Returns the least probability with which a newer statement is placed before an older one. `wanted` and `answered`
     are the stems of the query that the older and the newer one have."""
     if wanted and wanted <= answered and _has_another_number(old, new):
         return ANSWERS_ALIKE
@@ -242,10 +244,10 @@ MILLIONTHS = 10**DIGITS
 """Terms are added in whole millionths: exact, and four times faster than `round`, which a search needs thousands of."""
 
 ONE_SENTENCE = 100
-"""Characters up to which a unit is not briefer than another one: "Thanks!" says less than a sentence, not more. NDCG@10
+"""Units of at most this many characters count as equally brief: "Thanks!" says less than a sentence, not more. NDCG@10
 on LoCoMo .658 to .659, with knowledge .665 to .667."""
 
-FULL_FIRST_PERSON = 3  # occurrences of "I" or "we" from which on `told` is 1
+FULL_FIRST_PERSON = 3  # with at least this many occurrences of "I" or "we", `told` is 1
 TOLD = tuple(times / FULL_FIRST_PERSON for times in range(FULL_FIRST_PERSON))
 PHRASE = (0.0, 0.5)
 
@@ -378,8 +380,8 @@ OF_EMBEDDER = 0.25
 
 class _Scale(NamedTuple):
     """The scale of a search's raw values. `top` is the best BM25. `cosine` returns the cosine of a candidate that is
-    used (the network's or the embedder's). `middle` is the median of these cosines, `span` the best one less that.
-    `factor` multiplies `meaning`. `in_match` are the weights of keywords, coverage and meaning in a match."""
+    used (the network's or the embedder's). `middle` is the median of these cosines, `span` the best one minus the
+    median. `factor` multiplies `meaning`. `in_match` are the weights of keywords, coverage and meaning in a match."""
 
     top: float
     cosine: Callable[[Candidate], float | None]
@@ -456,7 +458,7 @@ def signals(
             1.0 if query.asks_when and c.tells_time else 0.0,
             TOLD[c.first_person] if c.first_person < FULL_FIRST_PERSON else 1.0,
         )
-        if c.derived:  # measured on the scale of the turns, which it may exceed
+        if c.derived:  # a line is measured on the scale of the turns and may exceed it
             of_lines.append((c, (min(1.0, keywords), min(1.0, meaning) * factor, *own[2:])))
             continue
         match = by_words * keywords + by_coverage * cover + by_meaning * meaning

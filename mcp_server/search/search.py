@@ -38,8 +38,8 @@ PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 PAGE_LINES = 60  # lines of a project's page that a search of it returns at most
 WITH_EXCHANGE = 150  # the first hits whose exchanges are compared, at most
 SNIPPET = 320  # characters of a passage that a search shows
-LEAST_SHARE = 0.25  # of the best score: in working conversations no tenth hit has less, in a new memory topics have
-MOST_UNKNOWN, SHORTEST_NAMED = 5, 4  # words that a note names, and characters of each: not "use"
+LEAST_SHARE = 0.25  # least share of the best score; in working conversations the first ten hits have more
+MOST_UNKNOWN, SHORTEST_NAMED = 5, 4  # most words that a note names, and least characters of each word
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ class Found:
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """The result of a search: hits, their snippets in the same order, and notes about words that nothing has and hits
-    that were cut. `cold` maps (session, turn number) to the id of a turn that has left the live context of its
-    session. `explain`: the text has the terms of the scores."""
+    """The result of a search: hits, their snippets in the same order, and notes about words that no passage has and
+    hits that were left out. `cold` maps (session, turn number) to the id of a turn that has left the live context of
+    its session. `explain`: the text has the terms of the scores."""
 
     hits: tuple[Hit, ...]
     snippets: tuple[str, ...]
@@ -210,8 +210,8 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
 
 
 def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> tuple[Hit, ...]:
-    """Returns the best `limit` candidates as hits, older values behind newer ones, and turns that only repeat the query
-    behind all."""
+    """Returns the best `limit` candidates as hits. Older values come behind the newer ones that replace them, and turns
+    that only repeat the query come last."""
     values = [one.candidate for one in candidates.found]
     ranked = ranking.rank(candidates.asked, values, weights_of(memory.settings), max(limit, REACH))
     passage_of = {id(one.candidate): one.passage for one in candidates.found}
@@ -260,8 +260,8 @@ def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
 
 
 async def settled(memory: Memory) -> None:
-    """Waits, for at most a second, until files that were just written are indexed: the same files then give the same
-    answer."""
+    """Waits, for at most a second, until files that were just written are indexed, so that the same files always give
+    the same answer."""
     fresh = dict(memory.changes.fresh)
     if fresh:
         await memory.index.settle(fresh)
@@ -350,7 +350,7 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
 
 def _gate(memory: Memory, found: Candidates, message: str) -> GateSignal:
     """Returns the gate's decision on the candidates of a message, with the weights for the embedder in use."""
-    seen = [one.candidate for one in found.found if one.source is None]  # not what was derived from another one
+    seen = [one.candidate for one in found.found if one.source is None]  # without derived lines
     weights = gate.WITHOUT_EMBEDDER
     if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)

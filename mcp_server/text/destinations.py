@@ -1,4 +1,4 @@
-"""Where a text belongs: the file and section of each kind of fact, of a conversation's lines, and of archived files."""
+"""Decides which file and section a text belongs to: facts of each kind, lines of a conversation, and archived files."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ FACTS, OLD_FACTS = "Facts", "Replaced facts"
 """Sections of a project's page. The section of an item is its state."""
 
 REMOVED = "Removed"
-"""Section of a page's archive with the lines that the user took off the page."""
+"""Section of a page's archive with the lines that the user removed from the page."""
 
 CORRECTED = "Corrected"
 """Section of a page's archive with the lines, as they were recognized, that the user moved or reworded on the page."""
 
 ENDED = frozenset((REPLACED, OLD_RULES, OLD_FACTS, CLOSED, REMOVED, CORRECTED))
-"""Sections of replaced, closed, removed and corrected items: they are neither pushed nor in force."""
+"""Sections of replaced, closed, removed and corrected items: they are no longer valid and are not pushed."""
 
 PROJECT_FILES = {
     "decision": ("context", DECISIONS),
@@ -85,7 +85,7 @@ _NAME = re.compile(r"^((?:[^\W\d_a-z]|[A-ZČĆŠŽĐ])[\w'’.-]*(?:\s+(?:[A-ZČ
 
 
 class NeedsProject(Invalid):
-    """Notes of a project, without a project. Each client adds how its caller names one."""
+    """Raised for project notes if no project is known. Each client adds to the message how its user can name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +146,13 @@ def _procedure(slug: str, title: str, section: str) -> Place:
     return Place(f"knowledge/procedures/{slug}.md", section, _head(title, "procedure"))
 
 
-# ---------------------------------------------------------------- facts that somebody asks to keep
+# ---------------------------------------------------------------- facts that a person or agent asks to keep
 
 
 def place_for(kind: str, content: str, project: str | None, today: str, section: str | None) -> Place:
-    """Returns the default place of a fact. What belongs to a project is on its page, a lesson in its notes. Without a
-    project, facts and lessons are in MEMORY.md, decisions, rules and open items on the general page.
+    """Returns the default place of a fact. A project's facts, decisions, rules and open items belong on its page, its
+    lessons in its notes. Without a project, facts and lessons belong in MEMORY.md, and decisions, rules and open items
+    on the general page.
 
     Raises:
         Invalid: the file is not determined: a person without a name, or project notes without a project.
@@ -168,7 +169,7 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
             if project is None:
                 raise NeedsProject(
                     "kind 'project' needs a project, and there is none here: "
-                    "use kind 'open' for work that is left, or kind 'fact' for how things are"
+                    "use kind 'open' for work that is left to do, or kind 'fact' for a state of things"
                 )
             return _of_project(project, "notes", within)
         case "journal":
@@ -195,7 +196,7 @@ def _name_in(content: str) -> str:
     name = name.removesuffix("'s").removesuffix("’s").strip(" .-")
     if not slugify(name):
         raise Invalid(
-            "whom is it about? begin with the name ('Ana Kovač: likes tea') or pass path='knowledge/people/NAME.md'"
+            "it names no person: begin with the name ('Ana Kovač: likes tea') or pass path='knowledge/people/NAME.md'"
         )
     return name
 
@@ -207,7 +208,9 @@ def _title_of(content: str) -> str:
     words = (before if colon and len(before.split()) <= 10 else first).split()
     title = " ".join(words[:10] if colon else words[:6]).strip(" .,:;")
     if not slugify(title):
-        raise Invalid("it needs a title in letters or digits; begin with it ('Release: first …') or pass a path")
+        raise Invalid(
+            "the text needs a title with letters or digits: begin with it ('Release: first …') or pass a path"
+        )
     return title
 
 
@@ -236,7 +239,7 @@ def place_of(line: Line, title: str = "") -> Place:
 
 
 def heading(text: str) -> str:
-    """Returns a text as a heading: one line of plain words, which is read back as it was written."""
+    """Returns a text as a heading: one line of plain words, which parsing does not change."""
     return clipped(re.sub(r"[^\w\s,.'()&+-]+", " ", text), LONGEST_HEADING).rstrip("…").strip(" ,.'(&+-")
 
 

@@ -1,6 +1,6 @@
 """The entries of pages: bullets under headings, and derived lines, `- DAY: TEXT [src: TURN](/TRANSCRIPT)`.
 
-Extractors may rewrite lines with such a mark. All other lines are a person's or an agent's own.
+Extractors may rewrite derived lines. All other lines were written by a person or an agent.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from mcp_server.text.words import content_words, fold
 _BULLET = re.compile(r"^[-*+] ")
 _DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
 EARLIER = "earlier: "
-"""Begins a line below an entry that has an earlier wording of it."""
+"""Begins a line below an entry; the line has an earlier wording of the entry."""
 
 _EARLIER = (EARLIER, "also: ")
-"""Files of older versions have the second beginning."""
+"""Older versions wrote the second one."""
 
 CACHED_LINES = 1024
-"""Lines whose marks are read once: one search or compilation asks for those of the same lines up to ten times."""
+"""Number of lines whose source marks are cached: one search or compilation reads those of the same lines up to ten
+times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A bullet and its further lines. `start` and `end` are its lines in the body; `date` is as written, or empty.
 
-    `said` is what it says, without its bullet, date, earlier wordings and sources. `sources` are its turns; an entry
-    that a person continued on further lines has none, because it is the person's own.
+    `said` is its text without bullet, date, earlier wordings and sources. `sources` are the turns that it was derived
+    from; an entry with further lines has none, because a person continued it, so it counts as the person's own.
     """
 
     section: str
@@ -104,19 +105,19 @@ def same_entry(body: str, content: str) -> Entry | None:
 
 
 def statement(entry: str) -> str:
-    """Returns what an entry says now, without date, bullet and earlier wordings."""
+    """Returns the present wording of an entry, without date and bullet."""
     lines = [line.strip() for line in entry.strip().split("\n")]
     return _DATE.sub("", _BULLET.sub("", " ".join(line for line in lines if not line.startswith(_EARLIER))))
 
 
 def statements(body: str, section: str) -> list[tuple[Entry, str]]:
-    """Returns the entries of a section, the last one first, each with what it says now."""
+    """Returns the entries of a section, the last one first, each with its `statement`."""
     inside = [entry for entry in entries(body) if entry.section.casefold() == section.casefold()]
     return [(entry, statement(entry.text)) for entry in reversed(inside)]
 
 
 def tells_no_more(entry: str, other: str) -> bool:
-    """Returns whether another entry contains all of an entry, word for word."""
+    """Returns whether the entry `other` contains all of `entry`, word for word."""
     return re.search(rf"(?<!\S){re.escape(normalised(entry))}(?![^\s.,;:!?])", normalised(other)) is not None
 
 
@@ -164,10 +165,11 @@ def section_replaced(body: str, section: str, content: str) -> str:
 
 
 def without_oldest(body: str, lines_to_free: int, spared: frozenset[int] = frozenset()) -> tuple[str, list[Entry]]:
-    """Returns the body without its oldest dated entries, which have at least `lines_to_free` lines together if there
-    are enough, and those entries.
+    """Returns the body without its oldest dated entries, and these entries. Together they have at least `lines_to_free`
+    lines, if there are enough.
 
-    Undated entries and those that begin in a `spared` line stay. Entries of one day go in the order of the file.
+    Undated entries and those that begin in a `spared` line stay. Entries of one day are removed in the order of the
+    file.
     """
     dated = sorted(
         (entry for entry in entries(body) if entry.date and entry.start not in spared),
@@ -195,7 +197,7 @@ ENTRY = "entry-"
 
 
 def entry_id(text: str) -> str:
-    """Returns the id of an archived entry, which follows from its text."""
+    """Returns the id of an archived entry, which is computed from its text."""
     return ENTRY + hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
@@ -205,11 +207,11 @@ LineKind = Literal[
 """A report says that work is done: it closes open items, and is written only to the journal."""
 
 MOST_SOURCES = 3
-"""Number of turns that a line names as its sources, the first ones."""
+"""Most turns that a line names as its sources; they are the first ones."""
 
 MARK = r"\[src: (?:raw/conversations/[^\]#\n]+#\d{1,15}\]|\d{1,15}\]\(/raw/conversations/[^()\s]+\))"
 """Matches the mark of a source, which is a link to its transcript: `[src: TURN](/TRANSCRIPT)`. Lines of older versions
-have `[src: TRANSCRIPT#TURN]` until they are written again."""
+have `[src: TRANSCRIPT#TURN]` until they are rewritten."""
 
 DERIVED = re.compile(rf"\s{{0,3}}[-*+] (?:(\d{{4}}-\d{{2}}-\d{{2}}):? )?.*{MARK}\s*$")
 """Matches a bullet that an extractor wrote. Its group is the day at the beginning."""
@@ -221,21 +223,21 @@ OPENING = re.compile(
     r"|(?:one|another)(?: last| more)? thing(?: before i forget)?)[,.!:;]+ )+(?=[\w`'\"])",
     re.IGNORECASE,
 )
-"""Conjunctions, greetings, interjections and announcements before the first word that says something."""
+"""Conjunctions, greetings, interjections and announcements at the beginning of a text."""
 
 _DECIDES = re.compile(
     r"\b(?:no|not|never|none|nothing|only|yes|option|always|ever\w*|any\w+)\b|n['’]t\b|[\d`]", re.IGNORECASE
 )
-"""Words by which even a short sentence changes what the next one means."""
+"""Words with which even a short sentence may change the meaning of the next one."""
 
 SHORT_FILLER = 3
-"""Words of a sentence that may be a mere reaction: "Nice.", "Yes please.", "Remind me." """
+"""Most words of a sentence that may be only a reaction: "Nice.", "Yes please.", "Remind me." """
 
 STATE = "> - "
-"""Begins a line of the state on top of a project's page."""
+"""Begins a line of the state at the top of a project's page."""
 
 LINKED_FROM = f"{STATE}Linked from: [["
-"""Begins the line on top of a page that lists the pages that link to it."""
+"""Begins the line at the top of a page that lists the pages that link to it."""
 
 _SOURCE = re.compile(
     r"\[src: (?:(?P<old>raw/conversations/[^\]#\n]+)#(?P<at>\d{1,15})\]"
@@ -246,7 +248,8 @@ _MARKS = re.compile(rf"(?:{_LINKS.pattern})?\s*{MARK}")
 
 
 ID_LENGTH = 12
-"""Characters of a session's id in a transcript's name, `HHMM-ID-NAME.md`, that tell two conversations apart."""
+"""Characters of a session's id in a transcript's name, `HHMM-ID-NAME.md`, that are enough to distinguish two
+conversations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +264,8 @@ class Source:
 
     @property
     def order(self) -> tuple[str, int]:
-        """Sorts turns by time: the folder, the minute in which the transcript began, and the beginning of its session's
-        id; then the turn, because the transcripts of a session continue its numbers."""
+        """The key that sorts turns by time: the folder, the minute in which the transcript began, and the beginning of
+        its session's id; then the turn, because the transcripts of a session continue its numbers."""
         folder, _, name = self.path.rpartition("/")
         began, _, rest = name.partition("-")
         return f"{folder}/{began}-{rest[:ID_LENGTH]}", self.turn
@@ -278,7 +281,7 @@ class Line:
     """A line that an extractor found.
 
     `text` is one sentence or two that can be understood alone; `day` (YYYY-MM-DD) is when it happened, or else was
-    said; `said` is when it was said; `person` is whom it is about, by name; `turn` and `path` are its turn and
+    said; `said` is when it was said; `person` is the name of the person it is about; `turn` and `path` are its turn and
     transcript. If not all lines fit, those with a higher `weight` are kept. `file` is the extractor's file for the line
     if it does not follow from the kind.
     """
@@ -296,11 +299,11 @@ class Line:
     changes: float = 0.0
     """The probability that its turn revises something or, for a report, that something is done."""
     heard: tuple[str, ...] = ()
-    """Further content stems of the message that says so."""
+    """Content stems of the message that are not in the text."""
     settled_by: tuple[int, str] | None = None
     """Number and day of the turn of the same conversation that replaced or closed it, according to a review."""
     core: str = ""
-    """The sentence of the text that states it; short forms have it."""
+    """The sentence of the text that states the fact; shortened forms of the text keep it."""
 
     @property
     def source(self) -> Source:
@@ -327,13 +330,13 @@ def sources_of(text: str) -> tuple[Source, ...]:
 
 
 def remarked(text: str) -> str:
-    """Returns a text whose marks of older versions have today's form."""
+    """Returns a text with its source marks of older versions in the present form."""
     return _SOURCE.sub(lambda one: Source(one["path"] or one["old"], int(one["turn"] or one["at"])).mark, text)
 
 
 @lru_cache(maxsize=CACHED_LINES)
 def without_sources(text: str) -> str:
-    """Returns a text without its marks of sources, and without the links before them."""
+    """Returns a text without its source marks and the links before them."""
     return _MARKS.sub("", text) if "[src: " in text else text
 
 
@@ -344,10 +347,11 @@ def apart(text: str) -> tuple[str, str]:
 
 
 def tidied(text: str, *, is_whole: bool = True) -> str:
-    """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. If it `is_whole`, a
-    reaction or an announcement of what is not quoted ("Here is my code:") at its end is left out too."""
+    """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. If it `is_whole`, it
+    also loses a reaction at its end, and a sentence there that announces text which is not quoted ("Here is my
+    code:")."""
     parts = sentences(text) or [""]
-    while len(parts) > 1 and _is_filler(parts[0]) and not parts[1].startswith("("):  # which quotes the answer to it
+    while len(parts) > 1 and _is_filler(parts[0]) and not parts[1].startswith("("):  # "(" begins its answer
         parts.pop(0)
     while is_whole and len(parts) > 1 and (_is_filler(parts[-1]) or parts[-1].endswith(":")):
         parts.pop()
@@ -357,25 +361,26 @@ def tidied(text: str, *, is_whole: bool = True) -> str:
 
 
 def with_capital(text: str) -> str:
-    """Returns a text that begins with a capital letter, unless it begins with a path or a name: "db/schema.sql"."""
+    """Returns a text with its first letter in upper case, unless it begins with a path or a name: "db/schema.sql"."""
     return text[:1].upper() + text[1:] if re.match(r"[^\W\d_]+(?![\w/(]|\.\w)", text) else text
 
 
 def _is_filler(sentence: str) -> bool:
-    """Returns whether a sentence only reacts, and changes nothing of what the others say. "One thing: secrets." says
-    what they are about."""
+    """Returns whether a sentence is only a reaction that does not change the meaning of the others. "One thing:
+    secrets." is not: it names their subject."""
     few = len(sentence.split()) <= SHORT_FILLER and len(set(content_words(sentence))) <= 1
     return few and ": " not in sentence and not _DECIDES.search(sentence)
 
 
 def disowned(text: str) -> str:
-    """Returns a text with its marks of sources in parentheses, so that a person's or agent's text is not derived."""
+    """Returns a text with its source marks in parentheses, so that a person's or agent's text does not count as
+    derived."""
     return re.sub(r"\[(src:[^\]\n]*)\]", r"(\1)", text)
 
 
 def is_state(line: str) -> bool:
-    """Returns whether a line is of the block on top of a page: a project's state, which repeats lines of the page, and
-    the pages that link to it."""
+    """Returns whether a line belongs to the block at the top of a page: a project's state, which repeats lines of the
+    page, or the pages that link to it."""
     return line.startswith(STATE) and (is_derived(line) or line.startswith(LINKED_FROM))
 
 

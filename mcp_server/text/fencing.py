@@ -1,4 +1,4 @@
-"""Neutralizes stored text: it is data, and no part of it may pass for the host's own words.
+"""Neutralizes stored text: it is data, and a model must not take any part of it for the host's own words.
 
 Markers that clients and models give a meaning (`<system-reminder>`, `<|im_start|>`, `[INST]`, comment openers, role
 headers such as `Human:` at the beginning of a line) and all closing tags are changed: people can still read them, but
@@ -73,7 +73,7 @@ def printable(text: str) -> str:
 
 
 def _replacement(match: re.Match[str]) -> str:
-    """Returns what is written for an unusual character: a line feed, a visible sign, or nothing."""
+    """Returns the replacement of an unusual character: a line feed, a visible sign, or nothing."""
     character = match[0]
     if character in _LINE_ENDS:
         return "\n"

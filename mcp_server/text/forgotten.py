@@ -1,9 +1,9 @@
-"""Recognizes texts that were deleted on request by their hashes: the text itself is stored nowhere.
+"""Recognizes texts that were deleted on request. Only their hashes are stored, never the texts.
 
-A text counts as a run of words: letters and digits, without case and accents, ignoring everything between them. For
-`The vault's code: 47-11!` a salted hash of `thevaultscode4711` is kept, and its length. So the text is found again
-inside a longer text, in another spelling of case, spaces and punctuation, as whole words. A paraphrase is not found,
-nor a run inside a longer word. A person who has the hashes can confirm a guess of a short fact.
+Texts are compared by their letters and digits, without case, accents, spaces and punctuation. For
+`The vault's code: 47-11!` a salted hash of `thevaultscode4711` is stored, with its length. The text is then found in
+any longer text that has these words whole, in any spelling of case, spaces and punctuation. A paraphrase is not found,
+nor a match that begins or ends inside a word. Somebody who has the hashes can confirm a guess of a short text.
 
 Requests are applied in the order in which they were made. Text that arrives later is treated in the same way, so a
 forgotten turn and its second import are equal.
@@ -29,13 +29,14 @@ MARK = "[forgotten]"
 """Replaces a forgotten text, once a line."""
 
 NAME = "forgotten"
-"""Replaces it in file names, keys and other names that cannot contain brackets."""
+"""Replaces a forgotten text in file names, keys and other names that cannot contain brackets."""
 
 SHORTEST = 3
 """The least number of letters and digits of a text that is forgotten everywhere."""
 
 CUT_AT_LEAST = 12
-"""Letters from which on the beginning of a text is recognized (or half of the text, if that is less)."""
+"""Fewest letters and digits of a text's beginning that are recognized where the text was cut off; half of the text, if
+that is less."""
 
 DIGEST = 10
 _CJK = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]"
@@ -75,7 +76,7 @@ class Forgotten:
         """Returns the length and hash of a run of words. Raises Invalid for a text without letters or digits."""
         run = joined(text)
         if not run:
-            raise Invalid(f"there is no letter or digit in {text[:40]!r}; forget something that can be recognised")
+            raise Invalid(f"{text[:40]!r} has no letter or digit by which it could be recognized; forget another text")
         return len(run), self._window_hash(run)
 
     def session_hash(self, session: str) -> bytes:
@@ -158,15 +159,16 @@ class Forgotten:
         )
         return replace(
             turn,
-            content=self._whole(turn.content),
-            name=None if turn.name is None else self._whole(turn.name),
+            content=self._clean_by_stored(turn.content),
+            name=None if turn.name is None else self._clean_by_stored(turn.name),
             turn_id=None if turn.turn_id is not None and self.find(turn.turn_id) else turn.turn_id,
             tool_calls=calls,
             attachments=tuple(self.path(path) for path in turn.attachments),
         )
 
-    def _whole(self, text: str) -> str:
-        """Returns a text cleaned without `cuts` and `renames`, which are not stored: a later import gives the same."""
+    def _clean_by_stored(self, text: str) -> str:
+        """Returns a text cleaned without `cuts` and `renames`. These are not stored, so a later import gives the same
+        result."""
         return (replace(self, cuts=frozenset(), renames=()) if self.cuts or self.renames else self).clean(text)
 
     def covers(self, path: str) -> bool:
@@ -210,7 +212,8 @@ class Forgotten:
                     break
 
     def _window_hash(self, run: str) -> bytes:
-        """Returns the hash of a window. Its first byte is cheap to compute and differs for nearly every other text."""
+        """Returns the hash of a window. Its first byte is a checksum that is cheap to compute and excludes nearly all
+        other texts."""
         return bytes((self._quick(run),)) + self._hash("window", run)[1:]
 
     def _quick(self, run: str) -> int:
@@ -223,7 +226,7 @@ class Forgotten:
     # ------------------------------------------------------------ on disk
 
     def as_line(self) -> str:
-        """Returns one line of `forgotten.jsonl`."""
+        """Returns the request as a line of `forgotten.jsonl`."""
         return json.dumps(
             {
                 "id": self.id,
@@ -250,7 +253,7 @@ def from_line(line: str) -> Forgotten:
         value = json.loads(line)
         at = read_moment(value["at"])
         if at is None:
-            raise ValueError("`at` is no time")
+            raise ValueError("`at` is not a time")
         sessions, turns, paths, sources = (
             frozenset(bytes.fromhex(digest) for digest in value.get(name, ()))
             for name in ("sessions", "turns", "paths", "sources")
@@ -263,7 +266,7 @@ def from_line(line: str) -> Forgotten:
             raise ValueError("a window without a hash")
         return Forgotten(str(value["id"]), at, salt, windows, sessions, turns, paths, sources)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Invalid(f"no line of forgotten.jsonl: {error}") from error
+        raise Invalid(f"not a valid line of forgotten.jsonl: {error}") from error
 
 
 def hashes_of(listed: Iterable[Sequence[object]]) -> frozenset[tuple[int, bytes]]:
@@ -344,7 +347,7 @@ def _cut_into_words(text: str) -> tuple[list[int], list[int], list[int], str]:
     for match in word.finditer(text):
         said = match.group()
         folded = said.lower() if said.isascii() else "".join(c for c in fold(said) if c.isalnum())
-        folded = folded.replace("dj", "d")  # file names write đ so
+        folded = folded.replace("dj", "d")  # file names have dj for đ
         if folded:
             starts.append(match.start())
             ends.append(match.end())

@@ -20,7 +20,7 @@ from mcp_server.text.words import fold
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
 _WORDS_OF_YAML = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
-# In a JSON string these would end an HTML comment, be no UTF-8, be no YAML, or be invisible.
+# In a JSON string these would end an HTML comment, be invalid UTF-8 or YAML, or be invisible.
 _UNWRITABLE = re.compile(r"[<>\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
@@ -101,17 +101,18 @@ MOST_VALUES = 100_000
 """Values of one text, counted each time that an alias (`*name`) repeats them: ten lines can expand to billions."""
 
 CACHED = 10_000
-"""Up to this length in characters, texts are parsed once: a topic's fields are read by several rooms, 5 ms each."""
+"""Parsed texts of up to this many characters are cached: several modules read a topic's fields, and each parse takes 5
+ms."""
 
 DEEPEST = 4
-"""Depth down to which the lines of keys are recorded: no field of ours is deeper."""
+"""Greatest depth at which the lines of keys are recorded; no field of this project is deeper."""
 
 
 def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
     """Returns the fields of a YAML mapping; an empty text has none. `text` begins at line `first_line` of `where`.
 
-    Raises Invalid naming file and line if the text is no YAML or no mapping, has a key twice, or expands to more than
-    MOST_VALUES values by aliases.
+    Raises Invalid naming file and line if the text is not valid YAML, is not a mapping, has a key twice, or expands to
+    more than MOST_VALUES values by aliases.
     """
     return located(text, where, first_line)[0]
 
@@ -135,7 +136,8 @@ UNCLOSED = {
     "while parsing a flow sequence": "the list that opens here with [ is not closed, or lacks a comma",
     "while parsing a flow mapping": "the mapping that opens here with { is not closed, or lacks a comma",
 }
-"""The likely error, by what the YAML parser was reading. The parser stops far behind the place where it began."""
+"""The likely error, by what the YAML parser was reading. The parser reports a position far behind the place of the
+error."""
 
 COLON = "mapping values are not allowed here"
 
@@ -155,12 +157,12 @@ def _parsed(text: str, where: str, first_line: int) -> tuple[dict[str, Any], Lin
         opened = UNCLOSED.get(str(error.context))
         mark = (error.context_mark if opened else None) or error.problem_mark or error.context_mark
         line = first_line + (mark.line if mark is not None else 0)
-        what = opened or str(error.problem or error.context or "no valid YAML").split("\n")[0]
+        what = opened or str(error.problem or error.context or "not valid YAML").split("\n")[0]
         what = "a value with a colon needs quotation marks" if what == COLON else what
         raise Invalid(f"{where}: line {line}: {what}") from error
-    except Exception as error:  # a tag such as `!!bool x` makes the parser raise what its tables raise
+    except Exception as error:  # a tag such as `!!bool x` makes the parser raise other errors
         what = (str(error) or type(error).__name__).splitlines()[0]
-        raise Invalid(f"{where}: line {first_line}: no valid YAML: {what}") from error
+        raise Invalid(f"{where}: line {first_line}: not valid YAML: {what}") from error
     if "*" in text and _values_in(value, {}) > MOST_VALUES:
         raise Invalid(f"{where}: line {first_line}: aliases repeat more than {MOST_VALUES:,} values; write them out")
     if value is None:
@@ -190,7 +192,7 @@ def _values_in(value: object, known: dict[int, int]) -> int:
     if not inner:
         return 1
     if id(value) not in known:
-        known[id(value)] = MOST_VALUES  # what it counts as within itself
+        known[id(value)] = MOST_VALUES  # used if the value contains itself
         known[id(value)] = 1 + sum(_values_in(each, known) for each in inner)
     return known[id(value)]
 
@@ -233,7 +235,7 @@ def as_shown(text: str) -> str:
 
 
 def link_targets(known_paths: Iterable[str]) -> dict[str, str]:
-    """Returns the files that links can mean, for `resolve`, by their names.
+    """Returns the files that links can mean, by name, for `resolve`.
 
     A name means the file with this path, else one whose path ends with it, else the `context` or `_index` of a folder
     that ends with it. Of several such files the one with the shortest path is meant, then the first by name.
@@ -271,7 +273,7 @@ def marked_line(text: str) -> int | None:
     All three markers must begin a line, in their order. A conversation that quotes a conflict has them too, so use this
     only for files that people and agents edit.
     """
-    if "<<<<<<<" not in text:  # spares the search
+    if "<<<<<<<" not in text:  # most texts have none
         return None
     begin = _BEGIN.search(text)
     middle = _MIDDLE.search(text, begin.end()) if begin else None
@@ -281,7 +283,8 @@ def marked_line(text: str) -> int | None:
 
 
 def may_be_marked(path: str) -> bool:
-    """Returns whether conflict markers in this file are a conflict: transcripts may quote them."""
+    """Returns whether conflict markers in this file mean a conflict. In transcripts they do not: a message may quote
+    them."""
     return not path.startswith("raw/")
 
 
@@ -318,8 +321,8 @@ _COMMENT = re.compile(r"^[ \t]*<!--.*?-->([^\n]*)", re.MULTILINE | re.DOTALL)
 
 
 def without_comments(text: str) -> str:
-    """Returns the text with those comments blanked that have lines of their own; the number of lines stays. The text
-    after the last `-->` is not searched: every `<!--` in it would be searched to the end."""
+    """Returns the text with the comments blanked that have lines of their own; the number of lines stays the same. The
+    text after the last `-->` is not searched, because each `<!--` in it would cost a search to the end."""
     last = text.rfind("-->")
     if last < 0:
         return text
@@ -412,7 +415,7 @@ def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
         elif not line.strip():
             paragraph = None
         elif paragraph is None and not _NO_PARAGRAPH.match(line):
-            # A lazy continuation of a list item or quote is no paragraph of its own.
+            # A lazy continuation of a list item or quote does not begin a paragraph.
             above = lines[index - 1].strip() if index else ""
             paragraph = index if not above or (found and found[-1][0] == index - 1) else None
     return found
@@ -432,8 +435,8 @@ def difference(before: str, after: str, path: str) -> str:
 
 
 def without_lines(text: str, numbers: Container[int]) -> str:
-    """Returns a text without the lines of these numbers, counted from 1. Of the blank lines above and below lines that
-    leave, one stays."""
+    """Returns a text without the lines of these numbers, counted from 1. If there are blank lines above and below the
+    removed lines, one of them stays."""
     kept: list[str] = []
     is_gap = False
     for number, line in enumerate(text.split("\n"), 1):

@@ -1,6 +1,6 @@
-"""Cuts files and transcripts into passages, which the index holds.
+"""Cuts files and transcripts into passages, the pieces of text that the search index stores.
 
-A section of a file is a unit, and so are a turn of a transcript and a derived line, which has a day of its own. A long
+A unit is a section of a file, a turn of a transcript, or a derived line, which has a date of its own. A long
 unit is cut into parts of about 800 characters, at the end of a paragraph, else of a line, a sentence or a word. Every
 part is a passage, and a unit is ranked by its best passage.
 """
@@ -23,7 +23,7 @@ PART = 800
 """Characters of a part: parts of about 800 rank long messages well and leave short ones whole."""
 
 STRETCH = 1.5
-"""A paragraph this many times longer than a part is cut inside."""
+"""A paragraph that is more than this many times as long as a part is cut."""
 
 FOLDERS: tuple[tuple[str, Category], ...] = (
     ("raw/", "conversation"),
@@ -62,7 +62,7 @@ def indexed_text(passage: Passage) -> str:
         when = written(passage.at) if passage.at else ""
         head = ", ".join(part for part in (passage.speaker, when) if part)
     else:
-        head = "" if is_derived(passage.text) else passage.title  # a derived line says itself who and what
+        head = "" if is_derived(passage.text) else passage.title  # a derived line itself names its person and subject
     text = own_text(passage)
     return f"{head}: {text}" if head else text
 
@@ -79,7 +79,7 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
     passages: list[Passage] = []
     ordinal = 0
-    # Comments of our own files explain the file to its owner, so they are not indexed.
+    # Comments of this project's files explain the file to its owner, so they are not indexed.
     shown = body if IMPORTED.match(path) else without_comments(body)
     commented = {
         body_line + place
@@ -128,7 +128,7 @@ def _apart(section: Section) -> tuple[str, int, Sequence[tuple[int, str]]]:
 def of_turns(
     path: str, head: TranscriptHead, turns: Iterable[PlacedTurn], first_ordinal: int = 0
 ) -> tuple[Passage, ...]:
-    """Returns the passages of turns of a transcript; `first_ordinal` is the number of passages' turns before them."""
+    """Returns the passages of turns of a transcript; `first_ordinal` is the number of turns before them."""
     return tuple(
         passage
         for ordinal, placed in enumerate(turns, first_ordinal)
@@ -227,8 +227,8 @@ def _date_in_name(path: str) -> str | None:
 
 
 def _says_something(section: Section, following: Section | None, asks: bool) -> bool:
-    """Returns whether a section has text of its own. A heading above other sections has none, nor has the title of an
-    empty file, or a heading over a comment that `asks` for text."""
+    """Returns whether a section has text of its own. A heading alone does not count if it is above other sections, is
+    the title of an empty file, or is followed by a comment that `asks` for text."""
     over_others = following is not None and following.level > section.level
     if section.level and (asks or over_others or (section.level == 1 and following is None)):
         return bool(section.text.partition("\n")[2].strip())

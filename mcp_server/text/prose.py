@@ -1,8 +1,9 @@
 """Reads messages: whether a person wrote them, their lines that are not code, and the things that they name.
 
-Programs inject text under the role `user`: checkpoint documents, memory blocks, command output. Only its content shows
-that. A summary has the sentences of a text with the most frequent words, in their order. The weight of a word is the
-number of sentences that contain it, and the value of a sentence is the mean weight of its words.
+Programs inject text under the role `user`: checkpoint documents, memory blocks, command output. Such a message can only
+be recognized by its content. A summary has the sentences of a text with the most frequent words, in their order. The
+weight of a word is the number of sentences that contain it, and the value of a sentence is the mean weight of its
+words.
 """
 
 from __future__ import annotations
@@ -78,14 +79,14 @@ _GAUGES = re.compile(
     re.IGNORECASE,
 )
 _ELEMENT = re.compile(r"<([a-z]+(?:[-_][a-z]+)+)\b[^<>]*>.*</\1>\s*", re.DOTALL)
-"""A message that is one element: clients give programs' output such names (`<command-output>`)."""
+"""A message that consists of one element, with a name that clients give the output of programs (`<command-output>`)."""
 _HOOK = re.compile(
     r"(?:(?:Pre|Post)ToolUse(?::[\w*|]+)?(?: hook)?"
     r"|(?:UserPromptSubmit|SessionStart|SessionEnd|SubagentStop|PreCompact) hook"
     r"|(?:Stop|Notification) hook (?:feedback|error|output))"
     r"(?: [a-z]+){0,3}(?: ?\([^()\n]*\))?:\s"
 )
-"""The beginning of what a client shows of its hooks: "PostToolUse:Edit hook output: …"."""
+"""The beginning of a client's message about its hooks: "PostToolUse:Edit hook output: …"."""
 _COMPILED = re.compile(r"<!-- (?:[a-z][a-z _-]*): [^\n]*-->\n")
 """The beginning of a section of a compiled context."""
 
@@ -239,7 +240,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def no_such_lines(path: str, lines: int, first: int, last: int | None) -> str:
-    """Returns the sentence about lines that a file with `lines` lines does not have."""
+    """Returns the error message for line numbers that a file with `lines` lines does not have."""
     named = f"is no line {first}" if last is None else f"are no lines {first} to {last}"
     return f"{path} has {counted(lines, 'line')}: there {named}"
 
@@ -273,7 +274,7 @@ TOOL = "tool:"
 SHORTEST_KEYWORD = 3
 
 LONGEST_ID = 100
-"""Characters. What is longer (base64, minified code) is no name that a person would use."""
+"""Characters. Longer words (base64, minified code) are not names that a person would use."""
 
 LONGEST_READ = 40_000
 """Characters of a message, half of them from its end."""
@@ -296,7 +297,7 @@ EXTENSIONS = listed(
     vue svelte tf gradle ex exs erl hs clj dart r jl zig nix
     """
 )
-"""Extensions that make a word a file name. Words such as `e.g` and version numbers are no file names."""
+"""Extensions that make a word a file name. Words such as `e.g` and version numbers are not file names."""
 
 _ENGLISH_PARTS = listed(
     """

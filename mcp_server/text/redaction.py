@@ -240,7 +240,7 @@ _AUTH_FIELD = re.compile(r"\b_?auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[
 def _marked(
     text: str, needles: tuple[str, ...], pattern: re.Pattern[str], kind: str, accept: Callable[[str], bool]
 ) -> Iterator[SecretSpan]:
-    """Yields the accepted values of a pattern, which is only tried in texts with one of the lower-case needles."""
+    """Yields the accepted values of a pattern, which is only tried in texts with one of the lower-case `needles`."""
     lower = text.lower()
     if any(needle in lower for needle in needles):
         yield from (SecretSpan(kind, *found.span(1)) for found in pattern.finditer(text) if accept(found[1]))
@@ -352,7 +352,10 @@ def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
     lower = shown.lower()
     if len(lower) != len(shown):  # `İ` became two characters
         lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in shown)
-    for match in (*_near(_NAMES, _ASSIGNED, lower, shown, 40), *_near(_COMMANDS, _GIVEN, lower, shown, 420)):
+    for match in (
+        *_matches_near(_NAMES, _ASSIGNED, lower, shown, 40),
+        *_matches_near(_COMMANDS, _GIVEN, lower, shown, 420),
+    ):
         groups = match.groupdict()
         prose = (groups.get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je", "lautet"}
         key, loose = groups.get("key") is not None, groups.get("loose") is not None
@@ -362,7 +365,7 @@ def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
         yield from _value(text, shown, match.end(), key=False, prose=False, loose=False)
 
 
-def _near(
+def _matches_near(
     words: tuple[str, ...], pattern: re.Pattern[str], lower: str, shown: str, margin: int
 ) -> Iterator[re.Match[str]]:
     """Yields the matches within a margin of one of these words."""

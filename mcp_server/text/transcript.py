@@ -15,9 +15,9 @@
     <!-- {"after":2,"at":"2026-02-16T18:52:10.004Z","bytes":72} -->
     > [knowledge:appended] knowledge/memory/MEMORY.md — added the plan
 
-A file is a head (front matter and title) and blocks. A block begins with the empty line before its header, so that
-an append is one write and the file ends with one line feed. `bytes` is the length of what follows the comment line:
-a block that a crash cut short is known by it, and `complete_bytes` says where the intact file ends.
+A file is a head (front matter and title) and blocks. A block begins with the empty line before its header, so that an
+append is one write and the file ends with one line feed. `bytes` is the length of the block after the comment line; a
+block that is shorter was cut by a crash. `complete_bytes` says where the intact part of the file ends.
 
 Rendering is injective: in text, control characters (except tab and line feed) and lone surrogates are written
 `\\u{HEX}`, a literal `\\u{` as `\\u{5c}u{`, and a line that would look like a header, a tool line or a comment gets one
@@ -178,7 +178,7 @@ def replace_head(text: str, head: TranscriptHead) -> str:
         raise Invalid("the transcript has no front matter between `---` lines at its beginning")
     fresh = render_front_matter(head)
     missing = found.body_line - 1 - fresh.count("\n")
-    if missing > 0:  # a person wrote the head in more lines
+    if missing > 0:  # a person edited the head, and it has more lines
         fresh = fresh.removesuffix("---\n") + "#\n" * missing + "---\n"
     return fresh + found.body
 
@@ -298,7 +298,7 @@ def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime, 
 _HEADER = re.compile(
     r"## (?:(\d{4}-\d\d-\d\d) )?([0-2]\d):([0-5]\d) — (user|agent|system)(?: \((.*)\))?( \[memory\])?", re.DOTALL
 )
-_TORN_HEADERS = ("\n", "\n#", "\n##")  # what a crash may leave of a block before it looks like one
+_TORN_HEADERS = ("\n", "\n#", "\n##")  # the part of a block that a crash may leave
 _TOOL = re.compile(r"> \[tool:([^\]]*)\](?: (.*))?", re.DOTALL)
 _ATTACHMENT = re.compile(r"> \[attachment:([^\]]*)\]", re.DOTALL)
 _KNOWLEDGE = re.compile(r"> \[knowledge:([^\]]*)\] (.*?) — (.*)", re.DOTALL)
@@ -311,7 +311,7 @@ def _next_block(text: str, position: int) -> int:
         if position < 0:
             return len(text)
         end = text.find("\n", position + 4)
-        # A header that the file ends in is one that a crash cut short; any other line has to look like a header.
+        # A line at the end of the file may be a header that a crash cut short; any other line must be a whole header.
         if end < 0 or _HEADER.fullmatch(text, position + 1, end - 1 if text[end - 1] == "\r" else end):
             return position
         position = end
@@ -326,7 +326,7 @@ def _read_block(
     if header_end < 0:
         return None
     header = _HEADER.fullmatch(text, position + 1, header_end)
-    assert header is not None  # _next_block saw to it
+    assert header is not None  # _next_block has checked it
     body_at = header_end + 1
     meta: dict[str, Any] = {}
     if text.startswith("<!-- {", body_at):
@@ -342,7 +342,7 @@ def _read_block(
         intact = after_bytes(text, body_at, size)
         if intact is None:
             return None
-        if text.find("\0", body_at, intact) >= 0:  # the file grew before its bytes reached the disk; the power went
+        if text.find("\0", body_at, intact) >= 0:  # a power failure left zeros in place of the bytes
             return None
         if text[intact : intact + 4] in _TORN_HEADERS or text.find("\0", intact) >= 0:
             end = intact

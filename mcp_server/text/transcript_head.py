@@ -147,7 +147,8 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?")
 
 
 def file_id(session_id: str) -> str:
-    """Returns the id as part of a file name. A changed id gets six digits of its hash."""
+    """Returns the id in a form that is safe in a file name. If the id has to be changed, six digits of its hash are
+    added."""
     if _SAFE_ID.fullmatch(session_id):
         return session_id
     digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:6]
@@ -156,7 +157,7 @@ def file_id(session_id: str) -> str:
 
 
 def stem_of(path: str) -> str:
-    """Returns a transcript's name without folders and suffix, which other files use for it."""
+    """Returns a transcript's name without folders and suffix; other files refer to the transcript by it."""
     return path.rsplit("/", 1)[-1].removesuffix(".md")
 
 

@@ -92,10 +92,11 @@ STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 
 ENGLISH = "english"
 LEAST_OF_LANGUAGE = 2
-"""Stop words of a language that a message needs to count as one of that language."""
+"""Least number of stop words of a language in a message of that language."""
 
 LONGEST = 4_000
-"""Characters of a message that are read as a query, from its beginning and its end, where requests are."""
+"""Characters of a message that are read as a query, half from its beginning and half from its end, where people write
+their requests."""
 
 _LETTERS = str.maketrans(
     dict(zip("đĐłŁøØıßæÆœŒ", ["d", "d", "l", "l", "o", "o", "i", "ss", "ae", "ae", "oe", "oe"], strict=True))
@@ -103,7 +104,7 @@ _LETTERS = str.maketrans(
 """Letters that Unicode does not decompose."""
 
 LONGEST_KEPT = 16
-"""Characters of a run of other letters that is kept with its folded form: "ü", "–", a word in Cyrillic."""
+"""Longest run of non-ASCII characters whose folded form is cached: "ü", "–", a word in Cyrillic."""
 
 _CONTRACTION = re.compile(r"(?<=\w)['’](?:s|t|d|m|re|ve|ll)\b", re.IGNORECASE)
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -159,7 +160,7 @@ def stop_words(spoken: Sequence[str]) -> frozenset[str]:
     Words of other languages count only then: "sad", "die" and "war" are English words, too.
     """
     language = language_of(spoken)
-    return _with(language) if language not in ("", ENGLISH) else ENGLISH_STOP_WORDS
+    return _stop_words_with(language) if language not in ("", ENGLISH) else ENGLISH_STOP_WORDS
 
 
 def language_of(spoken: Sequence[str]) -> str:
@@ -196,7 +197,7 @@ def _languages() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def _with(language: str) -> frozenset[str]:
+def _stop_words_with(language: str) -> frozenset[str]:
     return ENGLISH_STOP_WORDS.union(word for word, languages in _languages().items() if language in languages)
 
 

@@ -25,7 +25,7 @@ TOPICS = "topics/"
 
 
 Moment = Annotated[datetime, BeforeValidator(lambda value: moment_of_field(value) or value)]
-"""People write days where the format has moments: a day means its start."""
+"""A time. People may also write a day, which means the start of that day."""
 
 
 class KnowledgeFields(BaseModel):
@@ -70,7 +70,7 @@ TYPES: dict[str, type[KnowledgeFields]] = {
     "project_notes": ProjectFile,
     "person": Person,
     "person_index": KnowledgeFields,
-    "topic": KnowledgeFields,  # `_topic_model`, which takes longer to import than all the others together
+    "topic": KnowledgeFields,  # see `_topic_model`: its import takes longer than all others together
     "procedure": KnowledgeFields,
     "reference": KnowledgeFields,
 }
@@ -110,7 +110,7 @@ def check(text: str, where: str) -> Checked:
     try:
         known = model.model_validate(fields)
     except ValidationError as error:
-        raise Invalid(_explained(error, where, lines)) from error
+        raise Invalid(_error_message(error, where, lines)) from error
     warnings: tuple[str, ...] = ()
     if isinstance(kind, str) and kind not in TYPES:
         line = lines.get(("type",), 1)
@@ -122,7 +122,7 @@ def check(text: str, where: str) -> Checked:
 
 @cache
 def _topic_model() -> type[KnowledgeFields]:
-    """Returns the model of a topic file. Triggers are imported only if there is such a file: that takes long."""
+    """Returns the model of a topic file. Imports the triggers only when needed, because that takes long."""
     from mcp_server.topics.topic_file import TopicFields
 
     class Topic(TopicFields, KnowledgeFields):
@@ -131,9 +131,9 @@ def _topic_model() -> type[KnowledgeFields]:
     return Topic
 
 
-def _explained(error: ValidationError, where: str, lines: Lines) -> str:
-    """Returns file, line, field and error in one sentence. The error's location also names the trigger's type, which is
-    no step in the file."""
+def _error_message(error: ValidationError, where: str, lines: Lines) -> str:
+    """Returns file, line, field and error in one sentence. The error's location also contains the trigger's type, which
+    is not a key in the file and is left out."""
     problem = error.errors()[0]
     line = 1
     steps: tuple[str | int, ...] = ()
@@ -146,7 +146,7 @@ def _explained(error: ValidationError, where: str, lines: Lines) -> str:
         elif step == problem["loc"][-1]:
             part.append(str(step))
     said = {
-        "union_tag_invalid": _no_kind(problem),
+        "union_tag_invalid": _unknown_type_message(problem),
         "union_tag_not_found": "a trigger needs a `type`: pattern, keywords, glob, …",
         "missing": "field required",
     }.get(problem["type"], problem["msg"].removeprefix("Value error, "))
@@ -156,19 +156,19 @@ def _explained(error: ValidationError, where: str, lines: Lines) -> str:
     return f"{where}: line {line}: `{name}`: {said[:1].lower()}{said[1:]}{given}"
 
 
-def _no_kind(problem: ErrorDetails) -> str:
-    """Returns that a trigger's `type` does not exist, and the nearest type."""
+def _unknown_type_message(problem: ErrorDetails) -> str:
+    """Returns the message for an unknown `type` of a trigger; it suggests the nearest type."""
     told = problem.get("ctx", {})
     tag, known = str(told.get("tag")), re.findall(r"\w+", str(told.get("expected_tags")))
-    hint = did_you_mean(tag, known) or f"; there are {', '.join(known)}"
-    return f"{tag!r} is no kind of trigger{hint}"
+    hint = did_you_mean(tag, known) or f"; the types are {', '.join(known)}"
+    return f"{tag!r} is not a type of trigger{hint}"
 
 
 def with_field(text: str, name: str, value: object) -> str:
     """Returns `text` with front-matter field `name` set to `value` on one line; all other bytes stay the same.
 
-    A new field becomes the last one; a file without front matter gets one. A block value below the old line is removed,
-    a comment at its end stays.
+    A new field is added at the end; a file without front matter gets a front matter. If the old value continues on
+    further lines, these are removed; a comment at the end of the field's line stays.
     """
     field, found = f"{name}: {yaml_line(value)}", split_front_matter(text)
     end = "\r\n" if "\r\n" in text[: len(text) - len(found.body)] else "\n"

@@ -1,4 +1,4 @@
-"""Logs every decision about a topic to `gate.jsonl` and whether it was useful, and proposes thresholds from the log.
+"""Logs to `gate.jsonl` every decision about a topic and whether it was useful, and proposes thresholds from the log.
 
 A decision is a line with `was_useful: null`. A later line `gate_outcome` says whether an answer used the topic;
 `decisions` joins both. `topics tune` writes the proposed thresholds on request.
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 LEAST_KNOWN = 8
-"""Known outcomes of a topic from which on a threshold is proposed."""
+"""A threshold is proposed for a topic only if at least this many of its decisions have a known outcome."""
 
 LEAST_GAIN = 0.02
-"""The F½ score has to rise by this much for a threshold to be proposed."""
+"""A threshold is proposed only if it raises the F½ score by at least this much."""
 
 STEPS = 60
 """Thresholds that are tried: 0 to 0.6 in steps of 0.01."""
@@ -95,8 +95,8 @@ def quality(decisions: Iterable[tuple[bool, bool]]) -> Quality:
 
 
 def proposals(past: Sequence[KnownDecision]) -> list[Proposal]:
-    """Returns a proposal for each topic that would be better with a threshold other than its last one, sorted by
-    name."""
+    """Returns, sorted by name, a proposal for each topic whose decisions another threshold than the last one would
+    improve."""
     found: list[Proposal] = []
     for topic in sorted({one.topic_name for one in past}):
         known = [one for one in past if one.topic_name == topic]
@@ -118,8 +118,9 @@ FIELD = "similarity_threshold"
 
 @dataclass(frozen=True, slots=True)
 class GateTuning:
-    """The result: `logged` decisions, of which `known` have a known outcome. `before` and `after` are the quality of
-    all known decisions with the present and the proposed thresholds; `written` are the changed files."""
+    """The result of `tune`: the number of `logged` decisions, of which `known` have a known outcome. `before` and
+    `after` are the quality of all known decisions with the present and the proposed thresholds; `written` are the
+    changed files."""
 
     logged: int
     known: int
@@ -139,9 +140,9 @@ async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
     proposed = proposals(past)
     written: tuple[str, ...] = ()
     if apply and proposed:
-        written = await _written(memory, {topics[one.topic].path: one.proposed for one in proposed})
+        written = await _write_thresholds(memory, {topics[one.topic].path: one.proposed for one in proposed})
     new = {one.topic: one.proposed for one in proposed}
-    now = {one.topic_name: one.threshold for one in past}  # of a topic's decisions the last one's
+    now = {one.topic_name: one.threshold for one in past}  # of each topic's last decision
     return GateTuning(
         logged=len(lines),
         known=len(past),
@@ -156,7 +157,7 @@ def _quality(past: Sequence[KnownDecision], thresholds: Mapping[str, float]) -> 
     return quality((one.at(thresholds[one.topic_name]), one.was_useful) for one in past)
 
 
-async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str, ...]:
+async def _write_thresholds(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str, ...]:
     def write() -> None:
         for path, threshold in thresholds.items():
             text = memory.files.read_text(path)
@@ -189,7 +190,7 @@ async def decided(
     exchange: int,
     turn: int,
 ) -> None:
-    """Logs each verdict about a message, and remembers those whose outcome will be known later."""
+    """Logs each verdict about a message, and stores it until its outcome is known or it expires."""
     mark = message_hash(watched.text)
     at = {"timestamp": second_text(memory.clock()), "event": "gate_decision", "session_id": session}
 
@@ -232,7 +233,7 @@ async def answered(memory: Memory, session: str, topics: TopicSet, answer: Watch
 
 
 async def switched(memory: Memory, session: str, topic: str, *, on: bool) -> None:
-    """Logs the outcome of the last decision about a topic that the user activated or deactivated."""
+    """Logs the outcome of the stored decisions about a topic that the user reversed by switching the topic."""
     waiting = await _pending(memory, session)
     meant = [one for one in waiting if one.topic == topic and one.active != on]
     for one in meant:
@@ -255,7 +256,7 @@ def decisions(memory: Memory) -> Iterator[dict[str, Any]]:
 
 
 def message_hash(message: str) -> str:
-    """Returns the log's name of a message: 16 hex digits of its SHA-256."""
+    """Returns the id of a message in the log: the first 16 hex digits of its SHA-256."""
     return hashlib.sha256(message.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -310,7 +311,7 @@ async def _pending(memory: Memory, session: str) -> list[Pending]:
 
 async def _store(memory: Memory, session: str, waiting: Sequence[Pending]) -> None:
     kept = [asdict(one) for one in waiting[-MOST_PENDING:]]
-    await memory.state.put(NAMESPACE, session, kept, waits=False)  # a log's labels, no more
+    await memory.state.put(NAMESPACE, session, kept, waits=False)  # a crash may lose labels of the log
 
 
 async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why: str) -> None:
@@ -329,7 +330,7 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
 
 
 TYPICAL_WORDS = 40
-"""The most typical words of a topic, by which an answer is recognized that used the topic."""
+"""Number of a topic's most typical words that are looked for in an answer, to see whether it used the topic."""
 
 LEAST_USED = 3
 """An answer with this many of the typical words used the topic."""
@@ -337,8 +338,8 @@ LEAST_USED = 3
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A decision without an outcome: of `topic`, for the message of this hash, in this exchange. `active`: it was
-    activated. `unsaid` are the topic's most typical words that the message did not contain."""
+    """A decision about `topic` whose outcome is not known yet. `message` is the message's hash; `active` says whether
+    the topic was activated. `unsaid` are those of the topic's most typical words that the message did not contain."""
 
     topic: str
     message: str
@@ -348,8 +349,9 @@ class Pending:
 
 
 def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:
-    """Returns whether an answer used a topic: its calls touched a file of the topic, or it has LEAST_USED of the
-    topic's words. `answer` are its stems; `files` those of the topic, `touched` those of its calls."""
+    """Returns whether an answer used a topic: its tool calls touched a file of the topic, or it contains at least
+    LEAST_USED of the `unsaid` words. `answer` are the answer's stems, `files` the topic's files, `touched` the files of
+    the tool calls."""
     calls = [path.replace("\\", "/").split("/") for path in touched]
     for file in files:
         steps = file.split("/")

@@ -4,7 +4,7 @@
 
 The route: manual topics, topics whose triggers did not match, and topics without triggers below their threshold are not
 considered. After a match, `auto` activates, and `gated` follows `TABLE` by priority and score. A topic without triggers
-whose score reaches its threshold always meets the gate.
+whose score reaches its threshold always goes to the gate.
 
 At the gate an LLM says yes or no, for at most `watchers.gate_calls` topics of a message, the most important first,
 within `watchers.gate_timeout_seconds` in all. Without a usable answer the arithmetic gate decides, and the verdict says
@@ -51,7 +51,7 @@ TABLE: Mapping[Priority, tuple[float, Way, Way]] = {
     "medium": (0.2, "gate", "drop"),
     "low": (0.3, "gate", "drop"),
 }
-"""After a match: a score, and the way of a `gated` topic of this priority from that score on, and below it."""
+"""For a `gated` topic with a match, by priority: a score, the way at or above this score, and the way below it."""
 
 REASONS = {"activate": "sure enough without the gate", "gate": "the gate decides", "drop": "not sure enough"}
 
@@ -74,7 +74,7 @@ def route(topic: Topic, matches: Iterable[Match], score: float, threshold: float
     Args:
         matches: its triggers that matched the message.
         score: tier 2, 0..1.
-        threshold: the score from which a topic without triggers meets the gate.
+        threshold: the least score with which a topic without triggers goes to the gate.
     """
     matched = tuple(matches)
     if topic.activation == "manual":
@@ -127,7 +127,7 @@ _ANSWERS = {"YES": True, "Y": True, "NO": False, "N": False}
 
 
 def parse_answer(answer: str) -> bool | None:
-    """Returns the meaning of an LLM's answer by its first word; None if that is neither yes nor no."""
+    """Returns whether the first word of an LLM's answer is yes; None if it is neither yes nor no."""
     word = _FIRST_WORD.match(answer)
     return _ANSWERS.get(word[1].upper()) if word else None
 
@@ -195,8 +195,8 @@ async def judge(
     """Judges the topics that tier 1 matched and, for a user's message, topics without triggers that reach their
     threshold. Returns active ones first, by priority, score and name.
 
-    `leave_out` are names that are not considered. `quiet`: asks no LLM and logs nothing. `exchange` and `turn` are the
-    message's place in the session, for the log.
+    `leave_out` are names of topics that are not considered. `quiet`: calls no LLM and logs nothing. `exchange` and
+    `turn` are the message's place in the session, for the log.
     """
     if not _candidates(watched, topics, tier1):
         return ()

@@ -25,7 +25,8 @@ BY_HAND = "you"
 @dataclass(frozen=True, slots=True)
 class TopicRow:
     """One topic. `state` is active, off (the user deactivated it) or waiting; `by` is the reason of its activation;
-    `left` the exchanges that it stays active, None if the user decides. `problem` says what is wrong with it."""
+    `left` is for how many more exchanges it stays active, None if until the user deactivates it. `problem` is an error
+    in its file or triggers."""
 
     name: str
     path: str
@@ -54,13 +55,17 @@ class TopicsView:
         active = sum(row.state == "active" for row in self.topics)
         lines = [f"# Topics: {len(self.topics)}, {active} active{of}"]
         lines += ["", "## Problems", "", *(f"- {problem}" for problem in self.problems)] if self.problems else []
-        lines += ["", *map(_line, self.topics)] if self.topics else ["", "There is none yet. (topics/NAME.md)"]
+        lines += (
+            ["", *map(_line, self.topics)]
+            if self.topics
+            else ["", "There are no topics yet. (To add one, write topics/NAME.md.)"]
+        )
         return neutralise("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """The result of switching a topic in a session; `changed` is False if it was so already."""
+    """The result of switching a topic in a session; `changed` is False if the topic was in this state already."""
 
     name: str
     session: str
@@ -71,9 +76,9 @@ class Switched:
     def markdown(self) -> str:
         """The result in one line."""
         if self.on:
-            done = "is active now, until you deactivate it" if self.changed else "was activated by you already"
+            done = "is active now, until you deactivate it" if self.changed else "is already active (you activated it)"
         else:
-            done = "is out now, and stays out until you activate it" if self.changed else "was deactivated already"
+            done = "is off now, until you activate it" if self.changed else "is already off (you deactivated it)"
         return f"{self.name} {done} (session {self.session})"
 
 
@@ -137,7 +142,8 @@ async def forget_old(memory: Memory) -> int:
 
 
 async def _troubles(memory: Memory, topics: TopicSet) -> Mapping[str, str]:
-    """Returns, by topic, the pattern that a time limit stopped, unless the file has changed since."""
+    """Returns, by topic, a sentence about the pattern that a time limit stopped. Topics whose file has changed since
+    then are left out."""
     found: dict[str, str] = {}
     for name, stored in (await memory.state.entries(activations.CUT_OFF)).items():
         topic = topics.topics.get(name)

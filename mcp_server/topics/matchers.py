@@ -1,6 +1,5 @@
-"""Matchers of triggers: path patterns, the literals of regular expressions, and the parts of a message.
-
-The parts are words, links, a raised voice, and fenced blocks of code with the language that the fence names.
+"""Helpers of the triggers: they match path patterns, find the literals that a regular expression requires, and find the
+words, links, signs of a raised voice and fenced code blocks of a message.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     pattern = pattern.replace("\\", "/").removeprefix("./")
     if "/" in pattern and not pattern.startswith("/"):
         pattern = f"**/{pattern}"
-    chunks: list[tuple[str, list[str]]] = [("", [""])]  # the `**` before it, and the texts between its `*`
+    chunks: list[tuple[str, list[str]]] = [("", [""])]  # each: the `**` before it, and its texts between single `*`
     for token in _TOKEN.findall(pattern):
         if token.startswith("**"):
-            if chunks[-1] != (token, [""]):  # twice in a row is once
+            if chunks[-1] != (token, [""]):  # `**/**/` means `**/`
                 chunks.append((token, [""]))
         elif token == "*":
             chunks[-1][1].append("")
         else:
-            chunks[-1][1][-1] += _one(token)
+            chunks[-1][1][-1] += _token_regex(token)
     written = "" if "/" in pattern else r"(?>(?:.*/)?)"
     for place, (star, (first, *others)) in enumerate(chunks, start=1):
         skipped = r"(?:.*?/)??" if star.endswith("/") else r".*?" if star else ""
-        last = place == len(chunks)  # has to reach the end of the path
+        last = place == len(chunks)  # the last chunk must reach the end of the path
         end = f"[^/]*{others.pop()}" if last and others else ""
         inside = "".join((skipped, first, *(f"(?>[^/]*?{one})" for one in others), end))
         written += inside if last else f"(?>{inside})"
     return re.compile(written, re.IGNORECASE | re.DOTALL)
 
 
-def _one(token: str) -> str:
-    """Returns the expression for a character, `?`, or a class; an invalid class matches itself."""
+def _token_regex(token: str) -> str:
+    """Returns the regular expression for a character, `?`, or a class. An invalid class is matched as plain text."""
     if token == "?":
         return "[^/]"
     body = token[1:-1].removeprefix("!").removeprefix("^")
@@ -75,11 +74,12 @@ def _one(token: str) -> str:
 
 _TURKISH = {"İ": "i", "ı": "i"}
 _FOREIGN = re.compile(r"\{(?!\d+(?:,\d*)?\}|,\d+\})|\[\^?\]?[^\]]*(?:\[|--|&&|~~|\|\|)")
-"""Syntax that the package `regex` reads in another way than `re`, or may do so: fuzzy matching and nested classes."""
+"""Syntax that the package `regex` interprets differently from `re`, or may in a later version: fuzzy matching and
+nested classes."""
 
 
 def folded(text: str) -> str:
-    """Returns a text in the form in which required literals are searched: texts that differ only in case are equal."""
+    """Returns a text without differences of case. Required literals are searched in this form."""
     for letter, plain in _TURKISH.items():
         if letter in text:
             text = text.replace(letter, plain)
@@ -87,8 +87,8 @@ def folded(text: str) -> str:
 
 
 def required(expression: str, flags: str = "") -> frozenset[str]:
-    """Returns folded literals of which every matching text contains at least one; empty if nothing is surely
-    required, or if `re` does not understand the expression."""
+    """Returns folded literals; every matching text contains at least one of them. Returns an empty set if no such
+    literals are known, or if `re` does not understand the expression."""
     if _FOREIGN.search(expression):
         return frozenset()
     try:
@@ -98,8 +98,8 @@ def required(expression: str, flags: str = "") -> frozenset[str]:
 
 
 def _required(parsed: Any) -> frozenset[str]:
-    """Returns, of the required literals of a parsed sequence, those whose shortest is the longest, because they exclude
-    the most texts."""
+    """Returns required literals of a parsed sequence. Several parts of it may require literals: returns the set whose
+    shortest literal is longest, because it excludes the most texts."""
     found: list[frozenset[str]] = []
     run = ""  # the current run of literal characters
     for kind, value in parsed:
@@ -159,7 +159,7 @@ class Url:
 
 
 def urls(text: str) -> Iterator[Url]:
-    """Yields the links of a text in order, without punctuation and brackets that close a sentence around them."""
+    """Yields the links of a text in order, without the punctuation and brackets of the sentence around them."""
     if "://" not in text and "www." not in text.lower():
         return
     for match in _URL.finditer(text):
@@ -174,7 +174,7 @@ def urls(text: str) -> Iterator[Url]:
 
 
 def hosts(url: Url) -> Iterator[str]:
-    """Yields the hosts that a site can name for a link: its own host, and the domains above it."""
+    """Yields the host of a link and the domains above it; a site of a trigger may be any of them."""
     host = url.host.removeprefix("www.")
     while host:
         yield host
@@ -188,8 +188,8 @@ def host_of(site: str) -> str:
 
 
 def leads_to(url: Url, site: str) -> bool:
-    """Returns whether a link is on a site. `github.com` means the host and its subdomains, `github.com/*/*/pull/` also
-    the beginning of the path; `*` matches within one step."""
+    """Returns whether a link is on a site. `github.com` matches the host and its subdomains; `github.com/*/*/pull/`
+    also requires this beginning of the path. `*` matches within one part of the path."""
     host, slash, path = site.split("://", 1)[-1].partition("/")
     host = host.lower().removeprefix("www.")
     here = url.host.removeprefix("www.")
@@ -213,7 +213,7 @@ ALARM = frozenset(
 
 
 def marks(text: str) -> Iterator[tuple[int, int]]:
-    """Yields the places (start, end) of a raised voice: runs of `!`, words in capitals, words of alarm."""
+    """Yields the positions (start, end) of signs of a raised voice: runs of `!`, words in capitals, words of alarm."""
     if "!" in text:
         yield from (match.span() for match in _RUN.finditer(text) if len(match[0]) >= _LEAST_RUN)
     for match in _WORDS.finditer(text):
@@ -248,7 +248,7 @@ ALIASES: Mapping[str, str] = {
     }.items()
     for alias in aliases.split()
 }
-"""Other names of languages after a fence."""
+"""Other names of languages, as people write them after a code fence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Tier 1: finds the triggers that a message fires.
 
-Triggers are not tried one by one: words, phrases and names are in one inverted index, and a regular expression is tried
-only if the text contains a literal that every match must contain (`matchers.required`).
+The triggers are not evaluated one by one. Words, phrases and names are in one inverted index. A regular expression is
+evaluated only if the text contains a literal that every match must contain (`matchers.required`).
 
-Users write the regular expressions, so the time of matching is limited, for each and for all of a message. Expressions
-that a limit stops or skips are reported. After three stops an expression is not tried again until its file changes; a
-skipped one is tried first with the next message.
+Users write the regular expressions, so matching has a time limit for each expression, and one for all expressions of a
+message. Expressions that a limit stops or skips are reported. After three stops an expression is not tried again until
+its file changes; a skipped one is tried first with the next message.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from mcp_server.topics.matchers import Spoken, spoken
 from mcp_server.topics.topic import Kind, Match, Topic, Trigger, Trouble, WatchedMessage
 
 MOST_SAID = 5
-"""Matches of one trigger that are returned."""
+"""Most matches of one trigger that are returned."""
 
 LEAST_SURE = 0.6
-"""Least certainty (0..1) of a message's language; `LEAST_LETTERS` is the least length, because one word may be of any
-language."""
+"""Least certainty (0..1) of a message's language. `LEAST_LETTERS` is the least number of letters, because a single word
+may belong to any language."""
 LEAST_LETTERS = 8
 
 LONGEST_JUDGED = 2_000
-"""Characters whose language is identified: it does not change in the middle of a message."""
+"""Characters of a message from which its language is identified; it seldom changes within a message."""
 
 PATIENCE = 3
-"""Stops after which a regular expression is not tried again."""
+"""A regular expression that the time limit stopped this many times is not tried again."""
 
 ALL_PATTERNS = 5
-"""The limit that all patterns share for a message, as a multiple of the limit of one pattern."""
+"""The time limit of all patterns together for one message, as a multiple of the limit of one pattern."""
 
 _Said = tuple[int, int] | str
 """A match: its place in the text, or what matched if that is not in the text."""
@@ -172,7 +172,7 @@ class Watchers:
         self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._unspaced: list[tuple[str, _Entry]] = []
         self._regexes: dict[int, dict[str, dict[str, list[_Entry]]]] = {size: {} for size in (3, 2, 1)}
-        """Length (at most 3) and beginning of a literal → the literal → the patterns that want it."""
+        """Length (at most 3) and beginning of a literal → the literal → the patterns that require it."""
         self._always: list[_Entry] = []
         self._globs: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._others: dict[Kind, list[_Entry]] = defaultdict(list)
@@ -197,7 +197,7 @@ class Watchers:
             self._others[kind].append(entry)
 
     def _add_phrase(self, said: str, entry: _Entry) -> None:
-        if has_no_spaces(said):  # searched as it is
+        if has_no_spaces(said):  # there are no word boundaries
             self._unspaced.append((matchers.folded(said.strip()), entry))
             return
         if words := spoken(said).words:

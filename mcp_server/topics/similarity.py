@@ -8,8 +8,8 @@
     embedder   cosine of the embeddings if the workspace has an embedder, else tfidf
 
 Jaccard and 3-grams (intersection over union) compare a message with each piece of a topic (its head, a paragraph, a
-list item) and use the best: no message of one line would reach a threshold against a whole playbook. 3-grams tolerate
-misspellings.
+list item) and use the best value, because a message of one line would never reach a threshold against a whole playbook.
+3-grams tolerate misspellings.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Stem = Callable[[str], str]
 """Returns the stem of a folded word."""
 
 HEAD, TAIL = 3_000, 1_500
-"""Characters at the beginning and end of a message that are compared: people paste between them."""
+"""Characters at the beginning and end of a message that are compared; between them is mostly pasted text."""
 
 LONGEST_TOPIC = 20_000
 """Characters of a topic's instructions that are compared."""
@@ -86,7 +86,7 @@ def stems(text: str, stem: Stem) -> list[str]:
 
 
 def trigger_words(topic: Topic) -> str:
-    """Returns the words of a topic's triggers for users' messages; of regular expressions the literal letters."""
+    """Returns the words of a topic's triggers on users' messages; of a regular expression only its literal letters."""
     found: list[str] = []
     for one in topic.triggers:
         if one.scope == "output":
@@ -160,7 +160,7 @@ def _length(message: Mapping[str, float], stems: Iterable[str]) -> float:
 
 
 def reduced(likeness: Likeness, against: float) -> Likeness:
-    """Returns a similarity reduced by what speaks against the topic."""
+    """Returns a similarity reduced by the factor 1 − `against`."""
     if not against:
         return likeness
     return Likeness(round(likeness.score * (1 - against), DIGITS), {**likeness.terms, "unlike": round(against, DIGITS)})
@@ -232,7 +232,7 @@ class Similarity:
         return found
 
     def meant(self, message: str, names: Sequence[str]) -> dict[str, float]:
-        """Returns what the embeddings say for topics (`meant`); empty without an embedder."""
+        """Returns, for each named topic, the function `meant` of the embeddings; empty without an embedder."""
         if self._embedder is None or not names:
             return {}
         vector = self._embedder.embed([compared_part(message)])[0]
@@ -251,7 +251,7 @@ class Similarity:
         return sorted(weighed, key=lambda stem: (-weighed[stem], stem))[:most]
 
     def typical_words(self, name: str, most: int) -> tuple[str, ...]:
-        """Returns a topic's stems with the highest weight, as it first writes them."""
+        """Returns the words whose stems have the highest weight in a topic, in the spelling that it uses first."""
         written: dict[str, str] = {}
         for word in words(self._profiles[name].text):
             written.setdefault(self._stem(word), word)
@@ -320,7 +320,7 @@ class Similarity:
         if not said:
             return {}
         profiles, scorer = self._bm25
-        # The library's own IDF is negative for what most topics say, and with one topic for everything.
+        # The library's own IDF is negative for words that most topics use, and for all words if there is one topic.
         scorer.idf = {stem: self._weights.idf(stem) for stem in said}
         most = sum(scorer.idf.values()) * (scorer.k1 + 1)
         scores = zip(profiles, scorer.get_scores(said), strict=True)

@@ -51,7 +51,8 @@ class TopicActivation:
     payloads: tuple[Payload, ...] = ()
 
     def lives(self, exchange: int, ttl: int) -> bool:
-        """Returns whether it is active at this exchange. `ttl`: exchanges that it stays after it fired."""
+        """Returns whether the topic is active at this exchange. `ttl`: for how many exchanges it stays active after it
+        fired."""
         return not self.off and (self.manual or exchange - self.fired <= ttl)
 
 
@@ -89,7 +90,7 @@ class Activations:
             known = topics.get(one.name)
             if known is not None and known.off:
                 continue
-            topics[one.name] = _again(known, one) if known and known.lives(exchange, ttl) else one
+            topics[one.name] = _fired_again(known, one) if known and known.lives(exchange, ttl) else one
         kept = {name: one for name, one in topics.items() if one.off or one.lives(exchange, ttl)}
         return replace(self, topics=kept)
 
@@ -109,7 +110,7 @@ class Activations:
         return replace(self, ahead=(*self.ahead, fingerprint(text))[-MOST_AHEAD:])
 
     def recorded(self, text: str) -> Activations:
-        """Returns a copy without that mark, because the message is recorded now."""
+        """Returns a copy without the mark of `judged_ahead`, because the message is recorded now."""
         return replace(self, ahead=tuple(mark for mark in self.ahead if mark != fingerprint(text)))
 
     @classmethod
@@ -138,7 +139,8 @@ def _validator(kind: Any) -> TypeAdapter[Any]:
 
 
 _BLANKS = re.compile(r"[^\S ]\s*| \s+")
-"""White space except single spaces: splitting a message of many megabytes into words would take ten times its size."""
+"""White space except single spaces. (Splitting a message of many megabytes into words would take ten times its size in
+memory.)"""
 
 
 def fingerprint(text: str) -> str:
@@ -146,7 +148,7 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(_BLANKS.sub(" ", text).strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _again(known: TopicActivation, new: TopicActivation) -> TopicActivation:
+def _fired_again(known: TopicActivation, new: TopicActivation) -> TopicActivation:
     """Returns an active topic after it fired once more."""
     return replace(
         new,
@@ -164,7 +166,7 @@ Scope = Literal["input", "output", "both"]
 Direction = Literal["input", "output"]
 
 PRIORITIES: Mapping[Priority, int] = MappingProxyType({"critical": 3, "high": 2, "medium": 1, "low": 0})
-"""Higher numbers come first."""
+"""Topics with higher numbers come first."""
 
 
 Kind = Literal[
@@ -209,10 +211,10 @@ class Topic:
     """One topic. `name` is its id in lower case, from the file or from its name.
 
     `instructions` is the body without front matter, from line `first_line` of the file on. `description` is the file's
-    own, else its first paragraph. `keywords` are the file's; if it has none, profiles find them. If
-    `similarity_threshold` (0..1) is None, the setting is used. `not_for` are texts that sound similar but are not
-    meant: their words in a message count against the topic. `digest` is the SHA-256 of the file, the key for values
-    computed once per topic.
+    own, else its first paragraph. `keywords` are those of the front matter; without any, typical words of the topic are
+    used. If `similarity_threshold` (0..1) is None, the setting is used. `not_for` are examples of similar messages that
+    the topic is not for: their words in a message count against the topic. `digest` is the SHA-256 of the file, the key
+    for values computed once per topic.
     """
 
     name: str
@@ -246,9 +248,10 @@ class WatchedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A tier-1 trigger that fired: trigger `place` (0..) of `topic`, on `said`, at characters `start` to `end`.
+    """A tier-1 trigger that fired: trigger number `place` (from 0) of `topic` matched `said`, at characters `start` to
+    `end`.
 
-    `start` and `end` are 0 if it is no part of the text, such as a path or a language.
+    `start` and `end` are 0 if `said` is not part of the text, such as a path or a language.
     """
 
     topic: str
@@ -265,14 +268,14 @@ class Match:
 
     @property
     def correction(self) -> str:
-        """The hint for the agent if the agent said it; else empty."""
+        """The trigger's hint for the agent; empty if it has none."""
         return self.trigger.correction
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """A trigger that could not be evaluated: `topic`, its `line`, and the problem in one sentence. `fault` is False if
-    the trigger is not to blame."""
+    the trigger did not cause it."""
 
     topic: str
     line: int

@@ -1,6 +1,6 @@
-"""Collects the texts of active topics for a compilation.
+"""Collects the texts of active topics for a compiled context.
 
-A message that was not observed is judged too, without writing anything: a request for the context of "review the PR"
+A message that was not recorded is judged too, but nothing is stored: a request for the context of "review the PR"
 includes the playbook for reviews.
 """
 
@@ -29,7 +29,8 @@ LINKABLE = ("knowledge/", "archive/", "topics/")
 """Folders of files that a wiki link can name, in order of preference."""
 
 MOST_KEYWORDS, OWN_WORDS = 8, 4
-"""Words per topic that are added to the search: of its own keywords, or typical words if it has none."""
+"""Most words per topic that are added to the search: of its own keywords, or of its typical words if it has no
+keywords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ async def active_context(
     def read() -> InContext:
         active = as_texts(memory, topics, [living[name] for name in known])
         words: list[str] = []
-        for topic in known.values():  # if a topic names no keywords, the words that are most typical of it
+        for topic in known.values():  # a topic without keywords adds its most typical words
             typical = similarity(memory, topics).typical_words
             words += topic.keywords[:MOST_KEYWORDS] or typical(topic.name, OWN_WORDS)
         return InContext(active, corrections, tuple(words))
@@ -78,7 +79,7 @@ async def active_context(
 
 
 def as_texts(memory: Memory, topics: TopicSet, living: Sequence[TopicActivation]) -> tuple[ActiveTopic, ...]:
-    """Returns the activations of these topics with all their texts. Reads files: call it in a thread."""
+    """Returns these active topics with all their texts. Reads files: call it in a thread."""
     paths = _Paths(memory)
     return tuple(_as_text(paths, topics, topics.topics[one.name], one) for one in living)
 
@@ -127,7 +128,7 @@ def _as_text(paths: _Paths, topics: TopicSet, topic: Topic, active: TopicActivat
 
 
 class _Paths:
-    """Finds and reads files by path or link; the workspace is listed once, if a link asks for it."""
+    """Finds and reads files by path or link. The files that links can mean are listed once, on first use."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -149,7 +150,7 @@ class _Paths:
         return _section(source, heading) if source and heading else source
 
     def read(self, path: str) -> SourceFile | None:
-        """Returns a file; None if it is missing, not text, or only for this machine."""
+        """Returns a file; None if it is missing, not text, or its path begins with a dot."""
         try:
             clean = self._memory.files.relative(path)
             if clean.startswith(".") or not self._memory.files.exists(clean):
@@ -177,8 +178,8 @@ def _section(source: SourceFile, heading: str) -> SourceFile:
 
 
 def person_file(name: str, people: Iterable[str]) -> str | None:
-    """Returns the file of a named person: its name has all words of the person's name. None if no file or several
-    match."""
+    """Returns the file of a named person, which is the file whose name has all words of the person's name. Returns None
+    if no file or several match; a file with exactly these words is preferred."""
     said = set(words(name))
     of_all: Mapping[str, set[str]] = {
         path: set(words(path.removeprefix(PEOPLE).removesuffix(".md"))) for path in people

@@ -61,20 +61,20 @@ class Pattern(_TextFields):
     @field_validator("match")
     @classmethod
     def _compiles(cls, value: str) -> str:
-        expression, flags = _taken_apart(value)
+        expression, flags = _expression_and_flags(value)
         unknown = set(flags) - set(_FLAGS)
         if unknown:
-            raise ValueError(f"{''.join(sorted(unknown))!r} is no flag of a pattern; there are i, m, s and x")
+            raise ValueError(f"{''.join(sorted(unknown))!r} is not a flag of a pattern; the flags are i, m, s and x")
         import regex
 
         try:
             regex.compile(expression, flags=sum(int(getattr(regex, flag.upper())) for flag in set(flags)))
         except (regex.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"no regular expression: {str(error) or 'it is too deep'}") from error
+            raise ValueError(f"invalid regular expression: {str(error) or 'it is nested too deeply'}") from error
         return value
 
 
-def _taken_apart(match: str) -> tuple[str, str]:
+def _expression_and_flags(match: str) -> tuple[str, str]:
     """Returns expression and flags: `/…/flags` has its own flags, anything else ignores case."""
     literal = _LITERAL.fullmatch(match)
     return (literal[1], "".join(sorted(set(literal[2])))) if literal else (match, "i")
@@ -107,7 +107,7 @@ class Language(_TextFields):
     def _codes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for code in value:
             if not re.fullmatch(r"[a-zA-Z]{2}", code):
-                raise ValueError(f"{code!r} is no language code of two letters, as in `de`")
+                raise ValueError(f"{code!r} is not a language code of two letters, such as `de`")
         _require("py3langid", "language")
         return tuple(code.lower() for code in value)
 
@@ -142,7 +142,7 @@ class Cron(_Fields):
 
     @field_validator("schedule")
     @classmethod
-    def _comes_true(cls, value: str) -> str:
+    def _fires_at_some_time(cls, value: str) -> str:
         from datetime import UTC, datetime
 
         from cronsim import CronSim, CronSimError
@@ -152,7 +152,7 @@ class Cron(_Fields):
                 raise CronSimError("wrong number of fields")
             next(CronSim(value, datetime(2000, 1, 1, tzinfo=UTC)))
         except (CronSimError, StopIteration) as error:
-            raise ValueError("no cron expression that comes true; five fields, as in '0 8 * * *'") from error
+            raise ValueError("must be a cron expression of five fields that comes true, such as '0 8 * * *'") from error
         return value
 
 
@@ -168,7 +168,7 @@ def _trigger(fields: OneOf, line: int) -> Trigger:
         case Cron():
             return Trigger("cron", (" ".join(fields.schedule.split()),), line=line)
         case Pattern():
-            expression, flags = _taken_apart(fields.match)
+            expression, flags = _expression_and_flags(fields.match)
             found = Trigger("pattern", (expression,), flags)
         case Keywords():
             found = Trigger("keywords", fields.match, least=min(fields.at_least, len(fields.match)))
@@ -179,7 +179,7 @@ def _trigger(fields: OneOf, line: int) -> Trigger:
     return replace(found, scope=fields.scope, correction=" ".join(fields.correction_hint.split()), line=line)
 
 
-def _some(value: object) -> object:
+def _as_list(value: object) -> object:
     return () if value is None else _listed(value) if isinstance(value, str) else value
 
 
@@ -188,13 +188,13 @@ class TopicFields(BaseModel):
 
     name: str | None = None
     description: str = ""
-    keywords: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
-    triggers: Annotated[tuple[TriggerFields, ...], BeforeValidator(_some)] = ()
-    subscriptions: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    keywords: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    triggers: Annotated[tuple[TriggerFields, ...], BeforeValidator(_as_list)] = ()
+    subscriptions: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     activation: Activation = "gated"
     priority: Priority = "medium"
     max_context_kb: float | None = Field(None, gt=0)
-    not_for: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    not_for: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     similarity: Method = "tfidf"
     similarity_threshold: float | None = Field(None, ge=0, le=1)
 
@@ -207,15 +207,15 @@ class TopicFields(BaseModel):
 
 
 OF_THE_TOPIC = ("similarity_threshold", "similarity", "activation")
-"""Keys of the whole topic that people write inside the list of triggers."""
+"""Keys of the whole topic that people often write inside the list of triggers."""
 
 _TRIGGERS = re.compile(r"^triggers:[ \t]*(?:#.*)?\r?\n((?:[ \t]+.*|-.*|[ \t]*)(?:\r?\n|\Z))*", re.MULTILINE)
 _DASH = re.compile(r"^([ \t]*)-(?=[ \t])", re.MULTILINE)
 
 
 def as_entries(raw: str) -> str:
-    """Returns front matter in which each key of the topic among the entries of `triggers`, which is no valid YAML, is
-    an entry itself. Lines keep their numbers."""
+    """Returns front matter in which a key of OF_THE_TOPIC between the entries of `triggers`, which is invalid YAML, is
+    made an entry itself. Line numbers stay the same."""
     block = _TRIGGERS.search(raw)
     dash = _DASH.search(block[0]) if block else None
     if block is None or dash is None or not dash[1]:
@@ -226,8 +226,8 @@ def as_entries(raw: str) -> str:
 
 
 def taken_out(fields: dict[str, Any], lines: Lines) -> tuple[dict[str, Any], Lines]:
-    """Moves keys of the topic out of the list of triggers; the file's own fields win. Returns the fields and their
-    lines."""
+    """Moves the keys of OF_THE_TOPIC out of the list of triggers; fields that the file has outside the list take
+    precedence. Returns the fields and their lines."""
     triggers = fields.get("triggers")
     if not isinstance(triggers, list):
         return fields, lines
@@ -255,19 +255,19 @@ LONGEST_DESCRIPTION = 1000
 def parse_topic(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
     """Returns the topic of a file, and warnings. Raises Invalid naming file, line and field."""
     if (line := marked_line(text)) is not None:
-        raise Invalid(f"{path}: line {line} begins an unresolved conflict; the topic is left out until that is mended")
+        raise Invalid(f"{path}: line {line} begins an unresolved conflict; the topic is not used until you resolve it")
     checked = front_matter.check(text, path)
     known = checked.known
     if not isinstance(known, TopicFields):
         line = checked.lines.get(("type",), 1)
         raise Invalid(
-            f"{path}: line {line}: `type`: {known.type!r} is no topic; what lies in topics/ has `type: topic`"
+            f"{path}: line {line}: `type`: {known.type!r} is not a topic; files in topics/ must have `type: topic`"
         )
     named = known.name if known.name is not None else path.rsplit("/", 1)[-1].removesuffix(".md")
     name = slugify(named)
     if not name:
         line = checked.lines.get(("name",), 1)
-        raise Invalid(f"{path}: line {line}: `name`: {named!r} has no letter or digit to know the topic by")
+        raise Invalid(f"{path}: line {line}: `name`: {named!r} must contain a letter or a digit")
     lines = [checked.lines.get(("triggers", place), 1) for place in range(len(known.triggers))]
     topic = Topic(
         name=name,
@@ -290,7 +290,7 @@ def parse_topic(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
 
 
 def _first_paragraph(body: str) -> str:
-    """Returns the first paragraph under any heading on one line; without any, the first heading."""
+    """Returns the first paragraph, on one line; if the text has only headings, the first heading."""
     found = sections(without_comments(body))
     for section in found:
         text = section.text.partition("\n")[2] if section.level else section.text
@@ -308,7 +308,7 @@ def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
             close = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.8)
             if close:
                 line = checked.lines.get((*steps, key), 1)
-                yield f"{path}: line {line}: `{key}` means nothing here; did you mean `{close[0]}`?"
+                yield f"{path}: line {line}: `{key}` is not a known field; did you mean `{close[0]}`?"
 
     yield from near((), known.model_extra, list(type(known).model_fields))
     for place, one in enumerate(known.triggers):

@@ -2,7 +2,7 @@
 
     tier 1: triggers → tiers 2 and 3: `judge` → activations and corrections, stored → the compiler shows them
 
-It runs after the turn is on disk and without its lock, because the gate may ask an LLM. Events are webhooks and
+It runs after the turn is on disk, without holding a lock, because the gate may ask an LLM. Events are webhooks and
 schedules.
 """
 
@@ -52,15 +52,16 @@ CUT = "\n[cut: the event sent more]"
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The topics that an event activated, and in how many open sessions; if in none, it waits for the next one."""
+    """The topics that an event activated, and in how many open sessions. If no session is open, the event waits for the
+    next one."""
 
     topics: tuple[str, ...]
     sessions: int
 
 
 async def webhook(memory: Memory, source: str, event: str, body: str, project: str | None = None) -> Delivered:
-    """Activates the topics that listen to `source` and `event`; `body` is the request's content. On disk when it
-    returns.
+    """Activates the topics that listen to `source` and `event`; `body` is the request's content. The result is on disk
+    when the function returns.
 
     Raises:
         NotFound: no topic listens to it.
@@ -70,7 +71,7 @@ async def webhook(memory: Memory, source: str, event: str, body: str, project: s
     if not listening:
         raise NotFound(f"no topic listens to the webhook {source}/{event} (topics list)")
     now = memory.clock()
-    text = await run_sync(_clean, memory, body)
+    text = await run_sync(_clean_payload, memory, body)
     payload = Payload(f"webhook {source}/{event}", now.isoformat(timespec="seconds"), text)
     events = [Event(topic.name, payload.sender, payload if text else None) for topic in listening]
     reached = await fire(memory, events, project)
@@ -115,15 +116,15 @@ def _listens(topic: Topic, source: str, event: str) -> bool:
     )
 
 
-def _clean(memory: Memory, body: str) -> str:
+def _clean_payload(memory: Memory, body: str) -> str:
     """Returns the content without secrets and forgotten text, cut to its maximum."""
     text = memory.forgotten.clean(redact(body).text).strip()
     return text if len(text) <= LONGEST_PAYLOAD else text[:LONGEST_PAYLOAD] + CUT
 
 
 def watchers(topics: TopicSet) -> Watchers:
-    """Returns the indexed triggers of these topics, made once per topic set. Their clock is the processor time of this
-    thread, so that other work on the machine keeps no topic out."""
+    """Returns the indexed triggers of these topics, made once per topic set. Time limits count the processor time of
+    this thread, so that a busy machine does not stop a pattern."""
 
     def made() -> Watchers:
         names = [path.rsplit("/", 1)[-1].removesuffix(".md").replace("-", " ") for path in topics.people]
@@ -136,10 +137,10 @@ def watchers(topics: TopicSet) -> Watchers:
 log = logging.getLogger(__name__)
 
 AHEAD_SECONDS = 0.6
-"""Time limit of the gate while a prompt waits."""
+"""Seconds that the gate may take while a prompt waits for it."""
 
 LONGEST_WATCHED = 20_000
-"""Characters of a message that are read, from its beginning and its end, which bounds the time."""
+"""Characters of a message that are read, half from its beginning and half from its end, to limit the time."""
 
 LONGEST_SHOWN = 60
 """Characters shown of the text that a trigger matched."""
@@ -187,8 +188,8 @@ def first_tier_of_prompt(memory: Memory, prompt: str, *, retry: bool = False) ->
 
 async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, SessionTopics]:
     """Judges a prompt that a client's hook reports before the turn is recorded. Returns the topics and the session's
-    activations after it. The recorded turn is judged again only if an LLM took longer than a prompt can wait (until
-    then the scores decide), or if the time limit skipped a pattern."""
+    activations after it. The recorded turn is judged again only if an LLM took longer than a prompt can wait (the
+    arithmetic gate decides until then), or if the time limit skipped a pattern."""
     message, topics, tier1 = seen.message, seen.topics, seen.tier1
     if not topics.topics:
         return topics, SessionTopics()
@@ -251,8 +252,8 @@ async def judge_message(
 
 
 def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, retry: bool = False) -> Tier1:
-    """Returns the triggers that fire, within the time limits of the settings. `retry`: no prompt waits for the answer,
-    so that the patterns that were skipped are tried once more."""
+    """Returns the triggers that fire, within the time limits of the settings. `retry`: skipped patterns are tried once
+    more; for use where no prompt waits for the result."""
     seconds = memory.settings.watchers.regex_ms / 1000
     triggers = watchers(topics)
     found = triggers.matches(message, seconds)
@@ -282,7 +283,7 @@ async def _watch_turns(
         topics = memory.topics.read()
         seen: list[tuple[Turn, int, WatchedMessage, Tier1 | None]] = []
         for turn, since in zip(spoken, later, strict=True):
-            if since <= ttl:  # the topics that an older turn activates have expired already
+            if since <= ttl:  # topics that an older turn activates would have expired already
                 message = _as_watched(turn, loaded if turn is turns[-1] else ())
                 is_needed = topics.topics and not (turn.role == "user" and fingerprint(turn.content) in after.ahead)
                 tier1 = first_tier(memory, topics, message, retry=True) if is_needed else None

@@ -1,4 +1,4 @@
-"""Understanding: what a working conversation settles, sentence by sentence.
+"""Understanding: finds what a working conversation settles, sentence by sentence.
 
 cues         the words of a text, their stems, and cue words
 sentences    a message becomes sentences, each with its place in the layout

@@ -132,12 +132,13 @@ _REPLACED = re.compile(
 """Names what is given up: "30 days instead of 14", "no Redis: Postgres instead"."""
 
 LEAST_SHARED = 2
-"""Words with a subject that both must hold, what is given up among them; a figure that is given up says enough."""
+"""Least subject words that both lines must share, including the thing that is given up. If a number is given up, it is
+enough alone."""
 
 
 def supersedes(newer: str, older: str) -> bool:
-    """Whether a line says that what an older one says is so no longer: it names what is given up, or begins with what
-    happened to it, and speaks of the same."""
+    """Returns whether a line says that an older one no longer holds: it names what is given up or begins like MOVED,
+    and is about the same subject."""
     if not changes(newer):
         return False
     known = _subject(older)
@@ -149,7 +150,7 @@ def supersedes(newer: str, older: str) -> bool:
 
 
 def changes(line: str) -> bool:
-    """Whether a line may supersede another one: it names what is given up, or begins with what happened to it."""
+    """Returns whether a line may supersede another one: it names what is given up, or begins like MOVED."""
     return MOVED.match(line) is not None or bool(_given_up(line))
 
 
@@ -160,13 +161,13 @@ def _given_up(text: str) -> frozenset[str]:
 
 
 def overtaken(lines: Sequence[str]) -> frozenset[int]:
-    """The places of the lines, of one subject and the oldest first, that a later one supersedes."""
+    """Returns the positions of the lines that a later line supersedes. `lines` are about one subject, oldest first."""
     changes = [place for place, line in enumerate(lines) if MOVED.match(line) or _REPLACED.search(line)]
     return frozenset(old for new in changes for old in range(new) if supersedes(lines[new], lines[old]))
 
 
 def overtaken_lines(body: str) -> frozenset[int]:
-    """The places, from 0, of a project file's derived lines of which a later one says that it is so no longer."""
+    """Returns the positions, from 0, of a project file's derived lines that a later derived line supersedes."""
     lines = body.split("\n")
     derived = [
         (found[1] or "", sources_of(line)[0].order, place)

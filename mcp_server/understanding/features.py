@@ -1,4 +1,4 @@
-"""What the linear models see: words and word pairs of a message, its shape, cue words, and the messages around it.
+"""Features for the linear models: words and word pairs of a message, its shape, cue words, and the messages around it.
 
 A feature is a short text; its value is 1 unless said otherwise. Names are readable on purpose: the weights file lists
 them, so that a person can see why a sentence was taken for a decision.
@@ -21,10 +21,10 @@ from mcp_server.understanding.sentences import Choice, Sentence, choice_of, sent
 Features = dict[str, float]
 
 HEAD, TAIL = 14, 18
-"""Words of the next message's beginning and of the last message's end that count as context."""
+"""Number of words of the next message's beginning and of the last message's end that count as context."""
 
 TOLD, READ = 4_000, 3_000
-"""Characters of a message whose cues and whose words count."""
+"""Characters of a message in which cues are looked for, and whose words count."""
 
 MAX_WORDS = 60
 """Words of a sentence that count."""
@@ -317,7 +317,7 @@ def features_in_context(alone: Mapping[str, float], estimates: Features, role: s
 def line_features(
     text: str, said: Sequence[Message], shares: Sequence[Mapping[str, float]], probability: float
 ) -> Features:
-    """Returns the features of the line of an item, by which a line that states a decision is told from others.
+    """Returns the features of the line of an item, which distinguish a line that states a decision from others.
 
     `said` are the messages that the line quotes, `shares` the probabilities of each quoted sentence by kind, and
     `probability` that of the likeliest sentence.
@@ -373,7 +373,7 @@ def _shown(word: str) -> str:
 
 
 def _overlap(mine: frozenset[str], other: frozenset[str]) -> float:
-    """The share of my content words that the other one has, of eight at most."""
+    """Returns the number of shared content words, divided by the number of `mine` or by 8, whichever is less."""
     return len(mine & other) / max(1, min(8, len(mine))) if mine else 0.0
 
 

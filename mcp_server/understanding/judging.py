@@ -31,24 +31,24 @@ It is low for decisions and reports, which are judged once more: decisions as a 
 they may close."""
 
 NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.25, "report": 0.2}
-"""A sentence next to one that counts joins it from this share of the least probability on."""
+"""A sentence next to one that counts is added to it if it has at least this share of the least probability."""
 
 PROGRAM = 0.3
-"""The probability from which on a message of the user is taken for a program's and skipped, unless it begins with a
-label ("Decision: two caches"). By their words alone 82 of 86 in held-out conversations that no mark gives away have it,
-and none of 3,542 of people."""
+"""A message of the user is taken for a program's and skipped if the probability is at least this, unless it begins with
+a label ("Decision: two caches"). In held-out conversations 82 of 86 program messages without a marker reach it by their
+words alone, and none of 3,542 messages of people."""
 
 SECOND: Mapping[ItemKind, float] = {"decision": 0.3, "rule": 0.5, "fact": 0.35, "open": 0.5, "report": 0.15}
-"""A sentence counts for its likeliest kind, and for others from this share of that probability on."""
+"""A sentence counts for its likeliest kind, and for other kinds with at least this share of that probability."""
 
 MIN_WORDS = 2
-"""Words that say what an item is about, at least, unless it has a label: "No objections." alone is none."""
+"""Least words about the subject of an item without a label: "No objections." alone is not an item."""
 
 PLANS = 0.8
-"""The probability of a proposal from which on the points of a list are a plan, not options."""
+"""The points of a list are a plan, not options, if the probability of a proposal is at least this."""
 
 LONGEST_CHOICE = 12
-"""Words of a sentence that may name an option of a list."""
+"""Most words of a sentence that may name an option of a list."""
 
 _WORDS: Mapping[ItemKind, str] = {
     "decision": r"(?:final )?decision|decided|entscheidung|odluka",
@@ -60,7 +60,7 @@ _WORDS: Mapping[ItemKind, str] = {
 LABELS: Mapping[ItemKind, re.Pattern[str]] = {
     kind: re.compile(rf"[*_]*(?:{words})[*_]*\s*:[*_]*\s+(?=\S)", re.IGNORECASE) for kind, words in _WORDS.items()
 }
-"""Labels that say what a sentence is: such a sentence counts whatever the model makes of it, and so does a task box."""
+"""Labels that say what a sentence is. A sentence with a label or a task box counts whatever the model's estimate is."""
 
 _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 """Ends the name of an option: "Stripe: best documentation"."""
@@ -78,7 +78,7 @@ _DECIDED = re.compile(r"(?:I|we)(?:['’]ve| have)? (?:just |now |finally )?deci
 class Found:
     """A sentence that states an item of one kind, or is quoted with it.
 
-    `listed`: it is a point of a list, or a row of a table. `apart`: it begins a line, and does not go on with the
+    `listed`: it is a point of a list, or a row of a table. `apart`: it begins a line, and does not continue the
     sentence of the line before.
     """
 
@@ -190,7 +190,7 @@ def chosen_options(message: Message) -> tuple[int, ...]:
 
 def _named(message: Message, answer: Message) -> tuple[int, ...]:
     """Returns the option that the beginning of an answer names ("stripe, yes"), if it names one only. The points of a
-    plan are no options: "logs 14 days" changes one of them."""
+    plan are not options: "logs 14 days" changes one of them."""
     first = answer.sentences[0].text if answer.sentences else ""
     if message.acts.get("propose", 0.0) >= PLANS or is_question(first) or len(first.split()) > LONGEST_CHOICE:
         return ()
@@ -232,7 +232,8 @@ def _is_of_another(message: Message, sentence: Sentence, chosen: Collection[int]
 
 
 def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
-    """Returns the kind that a sentence says it is, and its text without the label."""
+    """Returns the kind that a sentence's label, task box or beginning says, and its text without the label; None if it
+    says none."""
     text = sentence.text
     if is_question(text):
         return None
@@ -256,7 +257,7 @@ def _clauses_after(message: Message, place: int) -> list[int]:
 
 
 def likeliest(judged: Judged, kind: ItemKind) -> float:
-    """Returns the probability of the sentence of a message that states an item of this kind most likely."""
+    """Returns the highest probability with which a sentence of a message states an item of this kind."""
     return max((share[kind] for share in judged.shares), default=0.0)
 
 

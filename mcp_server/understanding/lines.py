@@ -1,6 +1,6 @@
-"""Lines: the text of an item quotes the sentences that state it, and of an exchange what was asked and answered.
+"""Builds the text of an item (its line), which quotes the sentences that state the item.
 
-A decision of the agent is told with the user's answer, a short answer with the question: "How many copies should it
+A decision of the agent is quoted with the user's answer, a short answer with the question: "How many copies should it
 keep? (answer: ten)".
 """
 
@@ -30,37 +30,37 @@ acceptance, amendment and directive together are less likely than it is, times `
 that"."""
 
 PROPOSES = 0.4
-"""The probability of a proposal from which on a message makes one, whatever its words."""
+"""A message makes a proposal if the probability is at least this, whatever its words are."""
 
 AMENDS = 0.45
-"""The probability of acceptance plus amendment from which on an answer takes the proposal, changed or not."""
+"""An answer accepts the proposal, changed or not, if acceptance plus amendment have at least this probability."""
 
 AGREES = 8
 """An answer changes nothing if acceptance is at least this many times as likely as amendment and as refusal."""
 
 REFUSES = 0.5
-"""The probability of a refusal from which on an answer counts as a refusal of the proposal."""
+"""An answer refuses the proposal if the probability of a refusal is at least this."""
 
 CHANGES = 0.5
-"""The probability of amendment plus refusal from which on an answer is quoted with each part of the proposal. Less is
+"""An answer is quoted with each part of the proposal if amendment plus refusal have at least this probability. Less is
 enough if acceptance is even less likely."""
 
 LONGEST_ANSWER = 240
-"""Characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
+"""Most characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
 
 WHOLE_ANSWER = 100
-"""Characters of an answer that is never shortened: "tue ok. skip 50" says two things in few words."""
+"""An answer of at most this many characters is never shortened: "tue ok. skip 50" says two things in few words."""
 
 WHOLE_MESSAGE = 240
-"""Characters. Of a user's message that is not longer, an item quotes every sentence, but no question and no sentence of
-another item: "One thing: secrets. I'd rather have them in Vault." """
+"""Of a user's message of at most this many characters, an item quotes every sentence except questions and sentences of
+other items: "One thing: secrets. I'd rather have them in Vault." """
 
 GAP = 120
-"""Characters of a sentence of the user that is quoted because it stands between two that are: "Grinding costs 7,400."
-explains the "has to be" after it."""
+"""Most characters of a sentence of the user that is quoted because it is between two quoted ones: "Grinding costs
+7,400." explains the "has to be" after it."""
 
 LONGEST = 480
-"""Characters of an item's text."""
+"""Most characters of an item's text."""
 
 SHORT = 200
 """Characters. A longer decision is shortened to the sentences that settle it."""
@@ -77,26 +77,27 @@ CLEAR = 3
 """A decision of the user with at least this many words about its subject is quoted without the agent's words."""
 
 ASKED = 0.05
-"""The probability of a decision from which on a sentence of the agent is quoted with a short answer."""
+"""A sentence of the agent is quoted with a short answer if the probability of a decision is at least this."""
 
 SHORT_ANSWER = 5
-"""Words that say what an answer is about: with so many or fewer, only the message before it explains it."""
+"""An answer with at most this many words about its subject can only be understood with the message before it."""
 
 LONG_ANSWER = 10
-"""Words about the subject of an answer. An answer with more of them is understood without the question."""
+"""An answer with more words about its subject than this can be understood without the question."""
 
 SHORT_CHOICE = 4
-"""Words of an answer that only says which option is chosen."""
+"""Most words of an answer that only says which option is chosen."""
 
 PLAIN_ANSWER, ACCEPTS = 3, 0.5
-"""Words of an answer that only accepts, and the probability of acceptance from which on it does."""
+"""An answer only accepts if it has at most this many words, and acceptance at least this probability."""
 
 _POINTS_BACK = re.compile(
     r"(?:\S+ ){0,3}?(?:(?:he|she|they|his|her|their|him|them|these|those|both|it|its)\b"
     r"|(?:this|that)(?=['’]s\b|[.,;!]| (?:is|was|will|would|means|makes|gives|goes|has|needs)\b))",
     re.IGNORECASE,
 )
-"""The beginning of a sentence about what the sentence before it names: "I would throttle it during the day."."""
+"""The beginning of a sentence about something that the sentence before it names: "I would throttle it during the
+day."."""
 
 _WANTS = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how|or)\b", re.IGNORECASE)
 """A word of a question that asks for more than yes or no: "Which cluster?", "The floor or the wall?"."""
@@ -113,13 +114,13 @@ _PRONOUN = re.compile(r"\b(?:s?he|it|its|they|them|their|his|hers?|him|this|that
 _CLAUSE_END = re.compile("[,;:]")
 
 APART: Mapping[str, float] = {"open": 0.6, "decision": 0.5}
-"""The probability of a sentence from which on it may be an item of its own beside that of the sentence before."""
+"""A sentence may be an item of its own beside that of the sentence before if its probability is at least this."""
 
 NAMED_BEFORE = 3
-"""Messages before a pronoun in which the person was named."""
+"""Number of messages before a pronoun in which the person's name is looked for."""
 
 MAX_GAP = 3
-"""Sentences of one item stand at most so far apart."""
+"""Greatest distance, in sentences, between neighboring sentences of one item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Line:
 
 def postpones(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> bool:
     """Returns whether message number `place` of the user postpones the agent's proposal before it: it states an open
-    item rather than a decision, and takes nothing ("I should not like to decide that over her head.")."""
+    item rather than a decision, and accepts nothing ("I should not like to decide that over her head.")."""
     answer = messages[place]
     if answer.role != "user" or not place or "decision" not in of(place - 1).found:
         return False
@@ -186,7 +187,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     reply, answer = messages[place + 1], _answer(messages, place, of)
     only_chooses = (
         bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
-    )  # then only that option is quoted
+    )  # then only the chosen option is quoted
     goes_on = not answer and "decision" in of(place + 1).found  # the rest is about something else
     begins = clean(reply.sentences[0].text) if goes_on else _beginning(reply)
     says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, begins)
@@ -258,8 +259,8 @@ def _last_question(message: Message) -> Found | None:
 def told(
     messages: Sequence[Message], place: int, group: Sequence[Found], kind: ItemKind, of: Callable[[int], Judged]
 ) -> Line:
-    """Returns the line of an item that is no decision. If it has few words about its subject, the sentence before it is
-    quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
+    """Returns the line of an item that is not a decision. If it has few words about its subject, the sentence before it
+    is quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
     group = _likely(group) if messages[place].role == "user" else group
     around = group if group[0].labeled else _with_context(group, messages[place], kind, of(place))
     text, quotes = _joined(around), _at(place, group)
@@ -436,7 +437,7 @@ def groups_of(sentences: Sequence[Found], kind: ItemKind) -> list[list[Found]]:
 
 
 def _without_heading_at_end(group: list[Found]) -> list[Found]:
-    """Returns a group without sentences at its end that only say what follows: "Retention:"."""
+    """Returns a group without sentences at its end that only announce the next one: "Retention:"."""
     end = len(group)
     while end > 1 and group[end - 1].text.endswith(":"):
         end -= 1
@@ -472,7 +473,7 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
 
     A plain acceptance ("No objections.") adds nothing to it and is not quoted, unless it shares a word with the
     proposal ("Grafana."). Sentences about something else are not quoted either: they share no word with the proposal,
-    and the message does not take, change or refuse it, or does so in a sentence before them ("Perfect. And the backup
+    and the message does not accept, change or refuse it, or does so in a sentence before them ("Perfect. And the backup
     from last time: …"), or they begin as an addition ("By the way, …").
     """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
@@ -499,14 +500,14 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
 
 
 def _verdict(reply: Message, answer: Sequence[Found]) -> list[Found]:
-    """Returns the first sentence of a reply if it is short and stands before the quoted ones: "No.", "Bells."."""
+    """Returns the first sentence of a reply if it is short and comes before the quoted ones: "No.", "Bells."."""
     first = clean(reply.sentences[0].text)
     is_quoted = answer[0].place == 0 or len(first.split()) > SHORT_CHOICE or is_question(first)
     return [] if is_quoted else [Found(0, first, 0.0)]
 
 
 def _refers(answer: Message, before: Message, said: str) -> bool:
-    """Returns whether `said`, a part of the user's answer, refers to the agent's message before: the answer takes it,
+    """Returns whether `said`, a part of the user's answer, refers to the agent's message before: the answer accepts it,
     changed or not, refuses it, or chooses one of its options, or the message ends with a question, or both share a word
     about their subject. An addition ("By the way, …") that shares none is about something else."""
     related = not subject_stems(said).isdisjoint(subject_stems(before.content))
@@ -548,7 +549,7 @@ def _verdicts(answer: Message) -> tuple[float, float, float]:
     """Returns the probabilities that an answer accepts, amends and refuses the message before."""
     accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
     if answer.previous is not None and chosen_options(answer.previous):
-        return 1 - amends, amends, 0.0  # what it refuses are the other options
+        return 1 - amends, amends, 0.0  # it refuses only the other options
     return accepts, amends, refuses
 
 
@@ -578,13 +579,13 @@ def _numbers(text: str) -> set[str]:
 
 
 def _begins_with_yes(answer: Message) -> bool:
-    """Returns whether the first sentence takes the proposal: "Sounds right. Without Netlify, though."."""
+    """Returns whether the first sentence accepts the proposal: "Sounds right. Without Netlify, though."."""
     first = cues(answer.in_english(answer.sentences[0].text)) if answer.sentences else []
     return "yes" in first and "no" not in first
 
 
 def _only_agrees(answer: Message, said: str) -> bool:
-    """Returns whether `said`, an answer or its first sentence, only takes the message before, in few words ("Very
+    """Returns whether `said`, an answer or its first sentence, only accepts the message before, in few words ("Very
     well.", "sim"): it chooses no option, and has no number and no word about the subject."""
     before = answer.previous
     if before is None or len(said.split()) > PLAIN_ANSWER or answer.choice.options:
@@ -600,7 +601,7 @@ def _whole(message: Message) -> str:
 
 
 def _beginning(message: Message) -> str:
-    """Returns a short message whole, of a longer one the first sentence."""
+    """Returns all of a short message, or the first sentence of a longer one."""
     whole = _whole(message)
     first = message.sentences[0].text if message.sentences else ""
     return whole if len(whole) <= WHOLE_ANSWER else clipped_at_clause(clean(first), LONGEST_ANSWER)
@@ -615,7 +616,8 @@ def _likely(group: Sequence[Found]) -> list[Found]:
 
 def _settling(group: Sequence[Found]) -> list[Found]:
     """Returns the sentences of a decision that settle it, without those that only explain it or say nothing. The least
-    likely ones go until the rest is short. The points of a list go together, and a clause never goes alone."""
+    likely ones are removed until the rest is short. The points of a list are removed together, and a clause is never
+    removed alone."""
     most = max(one.probability for one in group)
     least = SETTLES * most
     counts = [one for one in group if one.probability >= least or subject_stems(one.text)]

@@ -45,8 +45,8 @@ LONGEST_PROMPT = 2_000
 
 
 BY_PROGRAM = 0.2
-"""The probability from which on a message is a program's, by its words alone. Of 86 in held-out conversations that no
-mark gives away it finds 83, and takes one of 3,542 of people for one."""
+"""A message is a program's if the probability, by its words alone, is at least this. In held-out conversations this
+finds 83 of 86 program messages that have no marker, and takes one of 3,542 messages of people for a program's."""
 
 ASKS, STATED = 0.4, 0.3
 """A message only asks if the probability of a task or a question is at least `ASKS`, and that of each act that states
@@ -80,7 +80,7 @@ class Logistic:
             row = self.weights.get(name)
             if isinstance(row, str):
                 row = numbers(row)
-            if row is not None:  # `map` makes no loop of ours: this is called for each sentence
+            if row is not None:  # `map` is faster than a loop: this is called for each sentence
                 totals = list(map(add, totals, row if value == 1.0 else [weight * value for weight in row]))
         return {name: _sigmoid(total) for name, total in zip(self.outputs, totals, strict=True)}
 
@@ -117,7 +117,8 @@ class Model:
         return of_role.probabilities(features_in_context(found, message.estimates_of_all))
 
     def shares(self, message: Message) -> list[dict[str, float]]:
-        """Returns for each sentence of a message, which has its acts, the probability of each kind of item."""
+        """Returns for each sentence of a message the probability of each kind of item. The message's acts must be
+        set."""
         places = range(len(message.sentences))
         found = [self.items.probabilities(sentence_features(message, place)) for place in places]
         for place, (alone, estimates) in enumerate(zip(found, message.estimates, strict=False)):
@@ -125,9 +126,9 @@ class Model:
         return found
 
     def only_asks(self, message: str) -> bool:
-        """Returns whether a message of the user is a task or a question that states nothing. What stands beside the
-        questions counts: "I lost my job this month. How are you?". A number may be what somebody looks for: "add the
-        bank to the footer: IBAN DE02 …"."""
+        """Returns whether a message of the user is a task or a question that states nothing. Sentences beside the
+        questions are judged: "I lost my job this month. How are you?". A message with a number never counts, because
+        somebody may look for the number: "add the bank to the footer: IBAN DE02 …"."""
         if any(map(str.isdigit, message)):
             return False
         beside = " ".join(one.text for one in _alone(message).sentences if not is_question(one.text))
@@ -135,7 +136,7 @@ class Model:
         return max(acts["task"], acts["question"]) >= ASKS and max(acts[act] for act in STATES) < STATED
 
     def by_program(self, message: str) -> bool:
-        """Returns whether a program wrote a message under the user's name, as its marks or its words tell."""
+        """Returns whether a program wrote a message under the user's name, judged by its markers and its words."""
         return is_injected(message) or self._acts_of(message[:LONGEST_PROMPT])["program"] >= BY_PROGRAM
 
     @lru_cache(maxsize=4096)  # noqa: B019 - there is one model; the same turns are candidates for many prompts
@@ -144,13 +145,13 @@ class Model:
 
     @lru_cache(maxsize=4096)  # noqa: B019 - as above
     def states_open(self, text: str) -> float:
-        """Returns the probability of the sentence of a text that states an open item most likely, by its words."""
+        """Returns the highest probability with which a sentence of a text states an open item, judged by its words."""
         said = _alone(text)
         said.acts = self.acts(said)
         return max((share["open"] for share in self.shares(said)), default=0.0)
 
     def needs(self, prompt: str) -> PromptNeeds:
-        """Returns what a prompt probably needs, as its words tell."""
+        """Returns what a prompt probably needs, judged by its words."""
         return PromptNeeds(**self.prompts.probabilities(message_features(_alone(prompt))))
 
 
@@ -161,7 +162,7 @@ def _alone(text: str) -> Message:
 
 
 def parse(text: str) -> Model:
-    """Returns the model of a weights file. Raises ValueError if the text is none."""
+    """Returns the model of a weights file. Raises ValueError if the text is not a weights file."""
     parts: dict[str, Logistic] = {}
     for section in text.split("\n["):
         header, bias, *rows = section.removeprefix("[").splitlines()

@@ -6,7 +6,7 @@ acts of its message and of those before and after. A sentence of a proposal beco
 accepts it. The sentences of an exchange that may state a decision form one line (`lines.py`); the third step judges the
 line as a whole.
 
-An item quotes the sentences that state it. What a program wrote under the role of the user is skipped.
+An item quotes the sentences that state it. Messages that a program wrote under the role of the user are skipped.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ LEAST_PLAIN = 0.15
 """`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
 
 LEAST_DIRECTED = 0.02
-"""`LEAST_LINE` for what the user plainly directs: "let's take the electric oven". In 147 left-out conversations .1
-finds as many decisions, but "Let's go with the blue logo" at the beginning of a conversation has less."""
+"""`LEAST_LINE` for a plain directive of the user: "let's take the electric oven". In 147 left-out conversations a limit
+of .1 finds as many decisions, but it misses "Let's go with the blue logo" at the beginning of a conversation."""
 
 LEAST_SHORT, SHORT_MESSAGE = 0.4, 14
 """The least probability of a decision that a short message of the user states ("We use PostgreSQL for the backend."),
-and the words of such a message, at most."""
+and the most words of such a message."""
 
 SHORTEST_RULE = 3
-"""Words of a rule, at least."""
+"""Least words of a rule."""
 
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
-"""Words of a plain acceptance, and characters in which it says yes."""
+"""Most words of a plain acceptance, and characters at its beginning in which it says yes."""
 
 BESIDE = 0.7
-"""A further decision of a message of the agent counts from this share of the likeliest one's probability on. The others
-mostly explain it: of 36 such lines in 45 conversations, 7 were decisions."""
+"""A further decision of a message of the agent counts if it has at least this share of the likeliest one's probability.
+Less likely ones mostly explain the likeliest one: of 36 such lines in 45 conversations, 7 were decisions."""
 
 ALWAYS = re.compile(r"\b(?:always|never|ever|immer|nie|uvek|nikad)\b", re.IGNORECASE)
 """A rule with such a word is one, even if it is likelier to be a decision."""
 
 TASK = 0.5
-"""The probability from which on a message gives the agent a task, if a directive is not likelier. In 45 conversations
-two decisions were recognized in such messages, and none is one."""
+"""A message gives the agent a task if the probability is at least this, and a directive is not likelier. In 45
+conversations two decisions were recognized in such messages, and both were wrong."""
 
 _OBJECTS = re.compile(
     r"\b(?:decided|agreed|settled)(?: \w+){0,2} (?:against|not|otherwise)\b"
@@ -92,7 +92,8 @@ ANSWERING: tuple[ItemKind, ...] = ("decision", "fact", "open")
 LASTING: tuple[ItemKind, ...] = ("decision", "rule", "open")
 
 LIKELY = 0.1
-"""The probability of one of these kinds from which on a sentence may state it, whether an item quotes it or not."""
+"""A sentence may state an item of these kinds if the probability of one of them is at least this, whether an item
+quotes the sentence or not."""
 
 HEARD = 600
 """Characters of a message in which the words of a replaced item are looked for."""
@@ -177,14 +178,14 @@ def read_with_sentences(
 
 
 def real_turns(turns: Iterable[Turn]) -> list[Turn]:
-    """Returns the turns that a person or the agent wrote, as far as their marks tell."""
+    """Returns the turns that a person or the agent wrote, judged by the markers of programs."""
     said = [turn for turn in turns if turn.role != "system" and turn.content.strip()]
     injected = map(is_injected, [turn.content for turn in said])
     return [turn for turn, is_programs in zip(said, list(injected), strict=True) if not is_programs]
 
 
 def is_real(turn: Turn) -> bool:
-    """Returns whether a person or the agent wrote a turn, as far as its marks tell."""
+    """Returns whether a person or the agent wrote a turn, judged by the markers of programs."""
     return bool(real_turns([turn]))
 
 
@@ -282,7 +283,7 @@ def _each_once(items: Sequence[Item]) -> list[Item]:
 
 def _says_enough(line: Line, kind: ItemKind) -> bool:
     """Returns whether the text of an item says what it is about. A rule may do so with common words alone: "Keep your
-    answers short.". What is quoted before it does not count."""
+    answers short.". Sentences that are only quoted with the rule do not count."""
     text = line.text.replace(MARK, " ")
     if kind == "rule" and not line.labeled:
         return sum(len(one.text.replace(MARK, " ").split()) for one in line.group) >= SHORTEST_RULE
@@ -297,7 +298,7 @@ def is_task(message: Message) -> bool:
 
 
 def _is_objected_to(message: Message) -> bool:
-    """Returns whether the agent answers a wish of the user with what was decided before: "We decided against a broker;
+    """Returns whether the agent answers a wish of the user with an earlier decision: "We decided against a broker;
     LISTEN/NOTIFY does that."."""
     answer = message.next
     said = answer.sentences[0].text if answer is not None and answer.role == "agent" and answer.sentences else ""

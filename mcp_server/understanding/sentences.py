@@ -1,5 +1,5 @@
-"""Splits a message into sentences and keeps where each one stands: paragraph, list, table, heading. Tells which of the
-options before it an answer chooses: "b", "option 2", "1 and 3", "1 to 4", "the last one"."""
+"""Splits a message into sentences and records the layout of each: paragraph, list, table, heading. Finds the options
+that an answer chooses of those in the message before it: "b", "option 2", "1 and 3", "1 to 4", "the last one"."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MAX_MESSAGE = 20_000
 
 WRAPPED = 60
 """Characters. A line of at least this length counts as wrapped if the next word would make it the longest line of the
-message: the next line goes on with its sentence."""
+message: the next line continues its sentence."""
 
 LONG = 220
-"""Characters. A longer sentence, as dictation gives it, is cut where a new clause begins."""
+"""Characters. A longer sentence, as in dictated text, is cut where a new clause begins."""
 
 _FENCE = re.compile(r"^\s*(?:>\s*)*(`{3,}|~{3,})")
 _RULE = re.compile(r"[|:\-\s=*_]+")
@@ -65,11 +65,11 @@ _CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0.
-    If one list has letters and another one numbers, only the first list has options. `point` is the number of its point
-    in a list without numbers, or of its row in a table (0 for the first one, which names the columns), else 0. `box` is
-    "open" or "ticked" for the first sentence behind a task box. `lettered`: options have letters, not numbers.
-    `apart`: it begins a line, and does not go on with the sentence of the line before."""
+    """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0. If
+    one list has letters and another one numbers, only the first list has options. `point` is the number of its point in
+    a list without numbers, or of its row in a table (0 for the first one, which names the columns), else 0. `box` is
+    "open" or "ticked" for the first sentence behind a task box. `lettered`: options have letters, not numbers. `apart`:
+    it begins a line, and does not continue the sentence of the line before."""
 
     text: str
     layout: Layout
@@ -225,7 +225,8 @@ def _number(mark: str) -> int:
 
 
 MOST_SENTENCES, MOST_WORDS = 3, 12
-"""Sentences of a message of which one alone may name an option, and words of its beginning that may."""
+"""Number of sentences of which each may name an option alone, and number of words at the beginning of a message that
+may name one."""
 
 LONGEST_BEGINNING = 500
 """Characters in which the end of the first sentence is looked for."""

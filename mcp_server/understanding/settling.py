@@ -1,8 +1,8 @@
-"""Which item replaces, closes or repeats which.
+"""Finds which items replace, close or repeat other items.
 
 A new decision, rule or fact replaces an older one if both are about the same thing. A report that something is done
-closes an open item. Logistic models over features of a pair (`replacement_features`, `closing_features`) find the pairs
-that are possible; of these a network reads both statements (`encoder.pair`). `benchmarks/README.md` has how often both
+closes an open item. Logistic models over features of a pair (`replacement_features`, `closing_features`) find the
+possible pairs; for these a network reads both statements (`encoder.pair`). `benchmarks/README.md` has how often both
 are right.
 """
 
@@ -35,34 +35,36 @@ the probability is high enough (`Judge.certain`). Otherwise it is `changed`: a l
 from 6 July on") often changes only in part. Readers said so of 32 of 62 long statements, and of 6 of 25 others."""
 
 SHORT = 18
-"""Words of a short statement, at most."""
+"""Most words of a short statement."""
 
 REVISES = 0.3
-"""The probability that a message revises something, from which on a decision that has all words of an older one is
-not taken for its repetition."""
+"""If the probability that a message revises something is at least this, a decision that has all words of an older one
+is not taken for its repetition."""
 
 CHANGEABLE = ("decision", "rule", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
 
 SHORTEST_PART = 3
-"""Words of a sentence that may close an open item; shorter ones count only together ("Logo done.")."""
+"""Least words of a sentence that may close an open item alone; shorter ones count only together ("Logo done.")."""
 
 REPORTS, COVERED = 0.1, 0.5
 """A report that is less probable than `REPORTS` closes an open item only if it shares words with this share of the
 item's weight: "rename the audit log table" does not close "ask Priya about the retention of the audit log"."""
 
 LEAST_REPLACED, LEAST_CLOSED, MOST_READ = 0.03, 0.01, 3
-"""The network reads only pairs that have at least this probability by their words, for a new statement this many: it
-takes 15 ms for each."""
+"""The network reads only pairs that have at least these probabilities by their words, and at most MOST_READ pairs for a
+new statement: each takes 15 ms."""
 
 LEAST_STATEMENTS = 8
-"""Among fewer statements a word counts as rare as among so many: two shared words are as telling there."""
+"""Among fewer statements, the rarity of a word is computed as if there were this many, because two shared words mean as
+much there."""
 
 _REPLY = re.compile(r"\((?:agreed|answer|amended|refused): ")
-"""Begins the user's answer that a line quotes; it is no word of the statement."""
+"""Begins the user's answer that a line quotes; it is not part of the statement."""
 
 INSTEAD = stems_of_text("instead")
-"""Says that something changes, not what: two changes that share only this word are about different things."""
+"""Left out of the stems: it says that something changes, but not what, so two changes that share only this word are
+about different things."""
 
 _DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -72,9 +74,9 @@ _QUANTITY = re.compile(r"\d+(?:[.,:]\d+)*\s*(%|€|\$|[a-z]+)", re.IGNORECASE)
 
 @dataclass(eq=False)
 class Statement:
-    """An item as settling sees it. `order` sorts statements by time; `changes` is the probability, 0 to 1, that the
-    message of a decision, rule or fact, or a sentence of it, revises something; `heard` are the message's stems. Of
-    two of these at least one must be new (`is_new`): the others were compared before."""
+    """An item in the form that `settle` reads. `order` sorts statements by time; `changes` is the probability, 0 to 1,
+    that the message of a decision, rule or fact, or a sentence of it, revises something; `heard` are the message's
+    stems. Of two of these at least one must be new (`is_new`): the others were compared before."""
 
     kind: str
     text: str
@@ -105,7 +107,7 @@ class Statement:
 
     @cached_property
     def gives_up(self) -> bool:
-        """Whether the text says that something is so no longer."""
+        """Whether the text says that something no longer holds."""
         return changes(self.text)
 
     @cached_property
@@ -124,7 +126,7 @@ class Statement:
 
 
 class Rarity:
-    """How much a shared word tells: its inverse document frequency among these statements."""
+    """The weight of shared words: their inverse document frequency among these statements."""
 
     def __init__(self, statements: Sequence[Statement]) -> None:
         count = max(LEAST_STATEMENTS, len(statements))
@@ -141,7 +143,7 @@ class Rarity:
 
 
 class Reading:
-    """Returns the network's estimates for pairs of statements, and remembers them in `used`. Estimates in `known` come
+    """Computes the network's estimates for pairs of statements, and stores them in `used`. Estimates in `known` come
     from an earlier call of `settle` and are not computed again. The key of both is a digest of the pair."""
 
     def __init__(self, known: Mapping[str, tuple[float, float]]) -> None:
@@ -198,8 +200,8 @@ def report_parts(report: Statement, of_turn: Sequence[Statement]) -> list[Statem
 
 
 def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequence[float]) -> None:
-    """Sets the state of the older statement with the highest score, if that is 1 or more, and of its repetitions. One
-    that says much that the new one does not say is only changed."""
+    """Sets the state of the older statement with the highest score, if that is 1 or more, and of its repetitions. A
+    statement that says much more than the new one only gets the state `changed`."""
     best = max(scores, default=0.0)
     if best >= 1:
         old = older[scores.index(best)]
@@ -214,7 +216,7 @@ def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequ
 def _closing(
     waiting: Sequence[Statement], new: Statement, rarity: Rarity, reading: Reading, between: Sequence[int]
 ) -> list[float]:
-    """Returns for each open item how far the probability that `new` closes it is above the least one, as a factor.
+    """Returns for each open item the probability that `new` closes it, divided by the least probability that is needed.
     `between` are the numbers of statements after each item, up to `new`."""
     weights = [rarity.of(one.stems & new.stems) for one in waiting]
     most = max(weights, default=0.0)
@@ -236,8 +238,8 @@ def _read(
     least: float,
     judge: Callable[[Statement], Judge],
 ) -> list[float]:
-    """Returns for each pair how far its probability is above the least one, as a factor. `shares` are the probabilities
-    that the words of the pairs give, `judge` returns what is used for a pair.
+    """Returns for each pair its probability, divided by the least probability that is needed. `shares` are the
+    probabilities that the words of the pairs give; `judge` returns the weights and limits for a pair.
 
     The network reads the likeliest `MOST_READ` pairs of at least `least`; other pairs have factor 0. A pair that is not
     in English is judged by its words alone.
@@ -262,8 +264,8 @@ def closing_features(
     """Returns the features of an open item and a later report: the weight of the words that both share, alone and as a
     share of the report and of the item, whether the report has a word like "no", whether no other open item shares
     more, the content words of the item, the probability that something is done, the logarithm of the number of
-    statements from the item to the report (what is said long after is seldom about the item), and whether the item is
-    of an earlier session (who comes back tells first what has been done)."""
+    statements from the item to the report (a late report is seldom about the item), and whether the item is of an
+    earlier session (people who come back first report what they have done)."""
     return (
         weight,
         weight / max(1e-9, rarity.of(new.stems)),
@@ -283,7 +285,8 @@ recognized items of `train/` and `talk/`, and on pairs with reports of other con
 
 
 def _replacing(older: Sequence[Statement], new: Statement, rarity: Rarity, reading: Reading) -> list[float]:
-    """Returns for each older statement how far the probability that `new` replaces it is above the least one."""
+    """Returns for each older statement the probability that `new` replaces it, divided by the least probability that is
+    needed."""
     weights = [rarity.of(one.words & new.words) for one in older]
     most = max(weights, default=0.0)
     shares = [
@@ -412,9 +415,10 @@ OF_LONG = (
 
 
 class Judge(NamedTuple):
-    """How a pair is judged: bias, the weight of the logit that its words give, and that of the network's; the least
-    probability, and the least one by words alone, of a pair that the network does not know the language of; and the
-    factor by which the probability must exceed the least one to hide the older statement."""
+    """How a pair is judged. `weights` are the bias, the weight of the logit that its words give, and that of the
+    network's logit. `least` is the least probability that is needed, `least_by_words` the same for a pair in a language
+    that the network does not know. The older statement is hidden if the probability is at least `certain` times the
+    least one."""
 
     weights: tuple[float, float, float]
     least: float
@@ -426,25 +430,26 @@ SHORT_READ = Judge((0.16, 0.57, 0.31), 0.2, 0.3)
 LONG_READ = Judge((0.61, 0.5, 0.6), 0.25, 0.4)
 FACT_READ = LONG_READ._replace(least=0.45, least_by_words=0.6, certain=1.0)
 CLOSING_READ = Judge((0.26, 0.68, 0.37), 0.09, 0.07)
-"""For two short statements, other ones, an older fact, and an open item with a report: two facts about one thing are
-often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs"). `benchmarks/train_statements.py` fits
-weights; `benchmarks/README.md` says how all were chosen, and how often they are right. What is hidden by mistake costs
-more than what stays beside a newer statement."""
+"""For two short statements, other statements, an older fact, and an open item with a report. An older fact needs more,
+because two facts about one thing are often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs").
+`benchmarks/train_statements.py` fits the weights; `benchmarks/README.md` says how the limits were chosen, and how often
+the results are right. A statement that is hidden by mistake costs more than an old one that stays beside a newer
+one."""
 
 
 def settled_in(turn: int, text: str) -> int:
     """Returns the number of the turn that settled a line which begins in turn number `turn`: the next one, if the line
-    quotes the user's answer. What stands beside the answer does not replace it."""
+    quotes the user's answer. Other statements of the answer do not replace the line."""
     return turn + 1 if _REPLY.search(text) else turn
 
 
 def same(one: Statement, other: Statement) -> bool:
-    """Whether two statements of one kind say the same: no content word of the shorter one is missing in the other."""
+    """Returns whether two statements say the same: no content word of the shorter one is missing in the other."""
     return covers(one, other) or covers(other, one)
 
 
 def covers(one: Statement, other: Statement) -> bool:
-    """Whether a statement says all that another one says: no content word of the other one is missing in it."""
+    """Returns whether `one` says all that `other` says: no content word of `other` is missing in `one`."""
     return one.text == other.text or (len(other.stems) >= 3 and other.stems <= one.stems)
 
 

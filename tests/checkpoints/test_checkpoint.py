@@ -414,7 +414,7 @@ def test_what_a_person_changes_in_it_is_read_as_far_as_it_goes() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("schema: context-manager/checkpoint", "schema: other", "ckp.md: no checkpoint"),
+        ("schema: context-manager/checkpoint", "schema: other", "ckp.md: not a checkpoint"),
         ("version: 1", "version: 2", "newer than 1"),
         ("version: 1", "version: true", "`version` must be a number"),
         ("turn: 80", "turn: -1", "`turn` must be a number"),

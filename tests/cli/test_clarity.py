@@ -70,7 +70,7 @@ def test_stats_config_and_prune(talked: Run, workspace: Path) -> None:
 
 
 def test_without_a_conversation_it_says_how_to_begin(run: Run) -> None:
-    assert "observe opens one" in run("status", "clarity", code=1)
+    assert "`observe` opens one" in run("status", "clarity", code=1)
     assert "no session 'x'" in run("status", "clarity", "--scores", "--session", "x", code=1)
     assert "--json comes after" in run("status", "--json", "clarity", code=2)
     assert json.loads(run("status", "--json"))["clarity"]["session"] == "none yet"
@@ -148,7 +148,7 @@ def test_every_command_that_tells_of_pruning_says_whose_context_it_is(
         assert text, command
         if delivery == "add":
             assert "mirror" in text, (command, text)
-            assert "/compact" in text or "paste what it should see again" in text, (command, text)
+            assert "/compact" in text or "paste it there" in text, (command, text)
         else:
             assert "mirror" not in text, (command, text)
             assert "/compact" not in text, (command, text)

@@ -60,7 +60,7 @@ def test_a_program_gets_everything(said: Run) -> None:
 
 @pytest.mark.usefixtures("empty_memory")
 def test_without_a_conversation_it_says_so(run: Run) -> None:
-    assert "which session?" in run("prune", code=1)
+    assert "name a session" in run("prune", code=1)
     assert "MEMORY.md" in run("prune", "--strategy", "memory")
 
 

@@ -34,12 +34,12 @@ def test_topics_are_listed_and_switched(run: Run, workspace: Path) -> None:
     assert "for 3 more exchanges" in listed
     assert "deployment is active now, until you deactivate it (session s)" in run("topics", "activate", "Deployment")
     assert json.loads(run("topics", "deactivate", "deployment", "--json"))["changed"] is True
-    assert "was deactivated already" in run("topics", "deactivate", "deployment")
+    assert "is already off" in run("topics", "deactivate", "deployment")
     assert json.loads(run("status", "topics", "--session", "s", "--json"))["topics"]["active"].keys() == {
         "email-triage"
     }
 
     (workspace / "topics" / "bad.md").write_text("---\ntriggers:\n  - type: patern\n---\n", encoding="utf-8")
-    assert "- topics/bad.md: line 3: `triggers.0`: 'patern' is no kind of trigger" in run("topics", "list")
+    assert "- topics/bad.md: line 3: `triggers.0`: 'patern' is not a type of trigger" in run("topics", "list")
     assert "did you mean 'email-triage'?" in run("topics", "activate", "emial", code=1)
     assert "no session 'x'" in run("topics", "list", "--session", "x", code=1)

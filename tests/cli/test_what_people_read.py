@@ -232,4 +232,4 @@ def test_without_a_server_the_commands_work_and_a_taken_port_is_named(run: Run) 
 
 def test_a_date_that_is_none_is_named_beside_the_hits(run: Run) -> None:
     run("observe", "The pump needs a new seal")
-    assert "since:banana is no date" in json.loads(run("search", "pump since:banana", "--json"))["notes"][0]
+    assert "since:banana is not a date" in json.loads(run("search", "pump since:banana", "--json"))["notes"][0]

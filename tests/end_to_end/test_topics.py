@@ -35,7 +35,7 @@ async def test_a_killed_server_forgets_no_topic_and_another_process_switches_it(
     async with served(root) as server:
         uri = f"context://compiled/{session}"
         assert "Email Triage" in await resource(server.client, uri)
-        assert "stays out" in await done(root, "topics", "deactivate", "email-triage", "--session", session)
+        assert "is off now" in await done(root, "topics", "deactivate", "email-triage", "--session", session)
 
         async def gone() -> bool:
             return "Email Triage" not in await resource(server.client, uri)

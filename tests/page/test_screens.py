@@ -294,7 +294,7 @@ async def test_a_topic_is_tried_and_switched(site: httpx2.AsyncClient, memory: M
     trial = (await site.get("/topics?try=please+review+the+pull+request")).text
     assert "1 of 5 topics would be added" in trial
     assert "is active now" in await send(site, "/topics", name="deployment", on="yes")
-    assert "is out now" in await send(site, "/topics", name="deployment", on="no")
+    assert "is off now" in await send(site, "/topics", name="deployment", on="no")
 
 
 async def test_the_state_names_problems_with_their_remedies(site: httpx2.AsyncClient, memory: Memory) -> None:

@@ -127,7 +127,7 @@ async def test_at_its_end_a_session_goes_to_cold_storage_and_comes_back_when_it_
         assert _unstamped(closed.text) == _unstamped(context.text)
         record = next(record for record in memory.cold.of("s") if record.form == "cold")
         back = await recover_chunk(memory, record.chunk_id, dry_run=False)
-        assert "over" in back.note
+        assert "ended" in back.note
     async with open_memory(workspace, limited(6000, auto_recover=0), clock=clock) as memory:
         await say(memory, "One more thing.")
         after = {chunk.id: chunk.form for chunk in await live_set(memory, "s")}
@@ -204,7 +204,7 @@ async def test_of_a_conversation_that_is_no_longer_there_the_text_still_comes(wo
         memory.cold.put_all([lost])
         shown = await recover_chunk(memory, lost.chunk_id, dry_run=True)
         assert (shown.record.content, shown.tokens_added) == (record.content, 0)
-        assert "not there any more" in shown.note
+        assert "no longer exists" in shown.note
 
 
 @pytest.mark.usefixtures("grown")

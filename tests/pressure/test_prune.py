@@ -149,13 +149,13 @@ async def test_in_add_every_answer_says_that_it_is_our_mirror(small: Memory, str
 
 async def test_a_session_that_is_over_or_unknown_or_unnamed_is_said(small: Memory) -> None:
     await converse(small)
-    with pytest.raises(NotFound, match="which session"):
+    with pytest.raises(NotFound, match="name a session"):
         await prune(small, "auto", None, True, CALLER)
     with pytest.raises(NotFound, match="no session"):
         await prune(small, "auto", "ss", True, CALLER)
     assert await last_session(small) == "s"
     await end_session(small, "s")
-    with pytest.raises(Refused, match="is over"):
+    with pytest.raises(Refused, match="has ended"):
         await asked(small, "compact")
     assert await last_session(small) is None
 

@@ -541,7 +541,7 @@ async def test_after_the_conversation_ended_its_text_is_still_there(grown: Memor
     assert one.id in {left.id for left in await cold(grown)}
     done = await recover(grown, one.id, USER, apply=True)
     assert done.content == SAID[turn - 1]
-    assert "its conversation is over" in done.markdown
+    assert "its conversation has ended" in done.markdown
     assert done.undo is not None
     await recover(grown, done.undo, USER, apply=True)
     assert one.id in {left.id for left in await cold(grown)}

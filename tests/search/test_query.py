@@ -36,8 +36,8 @@ def test_what_only_looks_like_an_operator_is_words(text: str) -> None:
 
 def test_an_operator_with_an_unknown_value_is_named() -> None:
     date, category = unknown_values("pump since:banana until:2026 category:Fish C++", NOW)
-    assert date.startswith("since:banana is no date (2026, ")
-    assert category.startswith("category:Fish is no category (identity, ")
+    assert date.startswith("since:banana is not a date (2026, ")
+    assert category.startswith("category:Fish is not a category (identity, ")
     assert date.endswith("so it was searched as a word")
 
 

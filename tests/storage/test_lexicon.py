@@ -88,7 +88,7 @@ def test_while_it_is_wrong_the_one_that_ships_serves(tmp_path: Path, shipped: Le
     assert lexicon == shipped
     assert "mine.yaml cannot be read" in problem
     (tmp_path / "mine.yaml").write_bytes(b"\xff")
-    assert "no UTF-8" in read()[1]
+    assert "not UTF-8" in read()[1]
     (tmp_path / "mine.yaml").write_text("")
     assert read() == (Lexicon({}, {}, frozenset()), "")
 

@@ -220,7 +220,7 @@ def test_values_inside_json_are_cleaned_with_their_keys() -> None:
     ['"windows": [[5, ""]], "salt": "00"', f'"windows": [], "salt": "{"00" * 65}"', '"windows": ' + "[" * 100_000],
 )
 def test_a_line_that_could_not_be_applied_is_refused_when_it_is_read(broken: str) -> None:
-    with pytest.raises(Invalid, match="no line of forgotten"):
+    with pytest.raises(Invalid, match="not a valid line of forgotten"):
         from_line(f'{{"id": "fgt_1", "at": "2026-02-16T12:00:00Z", {broken}}}')
 
 

@@ -184,7 +184,7 @@ async def test_it_lists_switches_and_explains(workspace: Path) -> None:
         assert "tea is active now" in await call(client, "topics", action="activate", name="tea")
         assert "- tea: **active** (you)" in await resource(client, "context://topics")
         assert "Warm the pot." in await resource(client, f"context://compiled/{session}")
-        assert "tea is out now" in await call(client, "topics", action="deactivate", name="tea", session=session)
+        assert "tea is off now" in await call(client, "topics", action="deactivate", name="tea", session=session)
         assert "- tea: off" in await call(client, "topics", action="list")
 
         explained = await call(client, "topics", action="explain", message="a cup of tea, please")

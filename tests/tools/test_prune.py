@@ -46,7 +46,7 @@ async def test_the_connections_own_session_needs_no_handle(tmp_path: Path) -> No
 
 async def test_what_cannot_be_is_said_in_words(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        assert "which session?" in await refused(client, "prune")
+        assert "name a session" in await refused(client, "prune")
         assert "argument 'strategy'" in await refused(client, "prune", strategy="all")
         assert "takes no target" in await refused(client, "prune", strategy="files", target=1)
 

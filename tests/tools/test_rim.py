@@ -82,7 +82,7 @@ async def test_a_misspelt_argument_is_refused_and_the_right_one_offered(tmp_path
 
 async def test_a_bad_value_is_named_in_words(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        assert "since:banana is no date" in await call(client, "search", query="pump since:banana")
+        assert "since:banana is not a date" in await call(client, "search", query="pump since:banana")
         assert "argument 'limit'" in await refused(client, "search", query="x", limit=1000)
         assert await refused(client, "search") == "the argument 'query' is missing"
         message = await refused(client, "observe", role="user", content="x", tool_calls=[{"nam": "x"}])

@@ -111,30 +111,33 @@ def test_the_names_that_people_guess_are_understood(trigger: str) -> None:
     [
         (
             "triggers:\n  - type: patern\n    match: x",
-            r"line 3: `triggers\.0`: 'patern' is no kind of trigger; did you",
+            r"line 3: `triggers\.0`: 'patern' is not a type of trigger; did you",
         ),
-        ("triggers:\n  - type: telepathy", r"line 3: `triggers\.0`: 'telepathy' is no kind of trigger; there are patt"),
+        ("triggers:\n  - type: telepathy", r"line 3: `triggers\.0`: 'telepathy' is not a type of trigger; the types"),
         ("triggers:\n  - match: x", r"line 3: `triggers\.0`: a trigger needs a `type`"),
         (
             "triggers:\n  - type: url\n  - type: pattern\n    match: '(('",
-            r"line 5: `triggers\.1\.match`: no regular expre",
+            r"line 5: `triggers\.1\.match`: invalid regular expre",
         ),
-        ("triggers:\n  - {type: pattern, match: /x/q}", r"line 3: `triggers\.0\.match`: 'q' is no flag"),
+        ("triggers:\n  - {type: pattern, match: /x/q}", r"line 3: `triggers\.0\.match`: 'q' is not a flag"),
         ("triggers:\n  - type: pattern", r"line 3: `triggers\.0\.match`: field required"),
         ("triggers:\n  - {type: pattern, match: x, scope: all}", r"line 3: `triggers\.0\.scope`: .*not 'all'"),
-        ("triggers:\n  - {type: cron, schedule: daily}", r"line 3: `triggers\.0\.schedule`: no cron expression"),
-        ("triggers:\n  - {type: cron, schedule: 0 0 31 2 *}", r"line 3: `triggers\.0\.schedule`: no cron expression"),
+        ("triggers:\n  - {type: cron, schedule: daily}", r"line 3: `triggers\.0\.schedule`: must be a cron expression"),
+        (
+            "triggers:\n  - {type: cron, schedule: 0 0 31 2 *}",
+            r"line 3: `triggers\.0\.schedule`: must be a cron expression",
+        ),
         (
             "triggers:\n  - {type: language, match: german}",
-            r"line 3: `triggers\.0\.match`: 'german' is no language code",
+            r"line 3: `triggers\.0\.match`: 'german' is not a language code",
         ),
         ("triggers:\n  - {type: webhook, source: a/b}", r"line 3: `triggers\.0\.source`"),
         ("triggers: soon", r"line 2: `triggers\.0`"),
         ("\nactivation: maybe", r"line 3: `activation`: .*not 'maybe'"),
         ("similarity_threshold: 2", r"line 2: `similarity_threshold`"),
         ("max_context_kb: 0", r"line 2: `max_context_kb`"),
-        ("type: reference", r"line 2: `type`: 'reference' is no topic"),
-        ("name: '!!'", r"line 2: `name`: '!!' has no letter or digit"),
+        ("type: reference", r"line 2: `type`: 'reference' is not a topic"),
+        ("name: '!!'", r"line 2: `name`: '!!' must contain a letter"),
         ("triggers: [", r"line [23]: "),
     ],
 )
@@ -165,8 +168,8 @@ def test_a_field_that_is_nearly_a_known_one_is_pointed_out() -> None:
     _, warnings = parse_topic("topics/x.md", f"---\n{front}\n---\n")
 
     assert warnings == (
-        "topics/x.md: line 2: `subscription` means nothing here; did you mean `subscriptions`?",
-        "topics/x.md: line 6: `correction_hnt` means nothing here; did you mean `correction_hint`?",
+        "topics/x.md: line 2: `subscription` is not a known field; did you mean `subscriptions`?",
+        "topics/x.md: line 6: `correction_hnt` is not a known field; did you mean `correction_hint`?",
     )
 
 

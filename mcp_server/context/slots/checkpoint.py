@@ -43,7 +43,7 @@ the kinds are shown."""
 NEWEST, LAST_SUBJECT = 1.2, 1.25
 """Factors of the worth of the newest item, and of one about the subject of the last request or of the next step."""
 
-SHARED = 2  # words that an item about that subject shares with it, at least
+SHARED = 2  # least words that an item about that subject shares with it
 LONGEST_THREAD, LONGEST_STEP, LONGEST_CALL, LONGEST_FILE, LONGEST_ITEM = 100, 140, 100, 100, 480  # characters
 MOST_FILES = 10
 
@@ -228,7 +228,7 @@ def condensed(entries: Sequence[Entry], tokens: int, meter: Meter) -> list[str]:
             tokens -= cost
             chosen[item], lines[item] = wanted, line
             offer(item)
-    for item, wanted in enumerate(chosen):  # with room left the words that say little come back
+    for item, wanted in enumerate(chosen):  # if room is left, put the left-out words back
         line = "- " + _joined(clauses[item], wanted, all_words=True)
         if wanted and (cost := meter.line(line) - meter.line(lines[item])) <= tokens:
             tokens -= cost

@@ -80,12 +80,13 @@ With a message, all but the rules share the room by their rank.
 """
 
 ORDER = "oldest first, a later line overrides an earlier one"
-"""Said of the lines in force, which have no dates: one that was replaced may still stand beside the newer one."""
+"""Shown above the lines in force, which have no dates: a replaced line may still be there beside the newer one."""
 
 LENGTH_STEP = 80
 """Characters. Without a message, lines shorter than this come before lines shorter than twice this, and so on; among
 lines of about one length the newest come first. Short lines say more per token, and search finds a long line for a
-later prompt more easily than a short one (`benchmarks push`, eight conversations: prompts met in full .49, so .54)."""
+later prompt more easily than a short one (`benchmarks push`, eight conversations: .54 of the prompts met in full, .49
+without this order)."""
 
 SECTIONS = ENDED.union(section for section, _, _ in KINDS)
 _DONE = re.compile(r"\[[xX]\] ")  # a task with a checked box, which is not open
@@ -110,8 +111,8 @@ class PageLine:
 @lru_cache(maxsize=CACHED_PAGES)
 def page_lines(source: SourceFile) -> tuple[PageLine, ...]:
     """Returns the lines of a page's item sections, in the order of the file: derived ones and those that a person or an
-    agent wrote, but for tasks with a checked box. A line that a newer one takes back in its words ("no Redis: Postgres
-    instead") counts as replaced."""
+    agent wrote, except tasks with a checked box. A line that a newer one supersedes ("no Redis: Postgres instead")
+    counts as replaced."""
     gone = overtaken_lines(source.text)
     return tuple(
         PageLine(
@@ -222,9 +223,9 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
 
 
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:
-    """Returns whether a line applies. Of the page of no project, only the rules apply within a project, and facts only
-    without a message: they are about everything that the user ever talked about, so search finds those that the message
-    is about."""
+    """Returns whether a line applies. Within a project, only the rules of the general page apply. Outside, its facts
+    apply only without a message: they are about everything that the user ever talked about, so with a message search
+    finds the relevant ones."""
     if one.path != GENERAL_PAGE or one.section == RULES:
         return True
     return not inputs.project and not (one.section == FACTS and inputs.message.strip())

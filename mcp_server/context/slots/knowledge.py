@@ -72,7 +72,7 @@ def decay(hit: Hit, now: datetime) -> float:
 
 
 _WORD = re.compile(r"\w+")
-SAME = 0.8  # share of common shingles from which on two passages count as one
+SAME = 0.8  # two passages with at least this share of common shingles count as one
 SHINGLE = 3
 Shingles = frozenset[int]  # hashes of the shingles: they compare several times faster than words
 
@@ -330,7 +330,7 @@ def _ruled_out(
         if inputs.delivery == "add" and not left_the_window:
             return "the client has it: a turn of this session"
         if inputs.as_of is not None and (passage.turn or 0) > inputs.as_of:
-            return "said later than this compilation looks"
+            return "said after the turn that this context is for"
         if passage.turn in hidden:
             return "shown in the history"
     last = inputs.last_session

@@ -131,7 +131,7 @@ def fill_corrections(filling: Filling, room: Room) -> Section:
         cost = cost if fits else 0
         left -= cost
         lines += [line] if fits else []
-        reason = "the last answer set off its trigger" if fits else "no room in P2"
+        reason = "the last answer fired its trigger" if fits else "no room in P2"
         name = f"correction: {one.topic}"
         considered.append(Considered(name, "corrections", one.topic, fits, reason, cost, turn=one.turn))
     return Section("\n".join([HEADING, *lines]) if lines else "", tuple(considered))

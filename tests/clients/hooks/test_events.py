@@ -276,7 +276,7 @@ async def test_a_first_prompt_that_only_asks_to_go_on_gets_the_end_of_the_conver
     assert output["systemMessage"] == f"memory: where you left off, {tokens} tokens"
     assert log(told)[0]["text"] == pushed(output)
     assert await second.hook("UserPromptSubmit", prompt="continue") == {}, "it was told"
-    assert "told where you left off" in log(told)[0]["why"]
+    assert "the end of the previous conversation" in log(told)[0]["why"]
 
 
 async def test_a_long_prompt_is_logged_without_the_beginning_of_a_secret(told: Memory, window: Open) -> None:
