@@ -217,10 +217,12 @@ def _keys_in(text: str) -> Mapping[str, str]:
     try:
         document = load(text, MAP)
     except Invalid as error:
-        raise Invalid(f"{error}; mend it by hand or from git") from error
+        raise Invalid(f"{error}; repair it by hand or restore it from git") from error
     keys = document.get("keys") or {}
     if not isinstance(keys, dict) or not all(isinstance(v, str) and slugify(v) == v for v in keys.values()):
-        raise Invalid(f"{MAP}: `keys:` must map project keys to lower-case names; mend it by hand or from git")
+        raise Invalid(
+            f"{MAP}: `keys:` must map project keys to lower-case names; repair it by hand or restore it from git"
+        )
     return {str(key): str(value) for key, value in keys.items()}
 
 
