@@ -41,15 +41,15 @@ LOCK = "forget"
 COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", FORGOTTEN, "anchors.yaml")
 """The files of a workspace that git has."""
 ROUNDS = 3
-"""Times that all files are searched again: another process may write what it had read before."""
+"""Maximum number of searches through all files: another process may write back a text that it had read before."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Every copy of what is (or was) forgotten. `done` is False for a dry run; `backup` is the bundle with the old
-    history, which still holds all of it."""
+    """All copies of the forgotten text. `done` is False for a dry run. `backup` is the bundle with the old history,
+    which still contains the text."""
 
     id: str
     done: bool
@@ -132,7 +132,7 @@ def unfinished_sentences(memory: Memory) -> list[str]:
 async def _alone(memory: Memory) -> AsyncIterator[None]:
     held = await run_sync(memory.locks.try_exclusive, LOCK)
     if held is None:
-        raise Conflict("another `forget` is at work in this workspace; wait until it is done")
+        raise Conflict("another `forget` is running in this workspace; wait until it has finished")
     with held:
         yield
 
@@ -164,7 +164,8 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
 
 
 KNOWN_FIRST, KNOWN_LAST = ("raw/", "knowledge/", "topics/"), ("archive/", "attachments/", "checkpoints/", ".local/")
-"""Folders whose files are listed first and last: people know their conversations and pages better than copies."""
+"""Folders whose files are listed first and last. Conversations and pages come before copies, because people know them
+better."""
 
 
 def _by_kind(copy: Copy) -> tuple[int, str]:
@@ -207,7 +208,7 @@ async def _perform(memory: Memory, intent: ForgetIntent, *, again: bool = False)
     left = [f"{copy.path}: {copy.stuck or 'found again'}" for copy in found]
     left += [kept] if kept else []
     left += [f".local/index/{name}: in use by another process, which deletes it when it closes it" for name in used]
-    left += await _named_so(memory, request)
+    left += await _ids_with_forgotten_words(memory, request)
     if memory.disk.here:
         log.info("forget: git")
         receipt = await _in_git(memory, intent, left)
@@ -294,8 +295,8 @@ def _erase_versions(memory: Memory, request: Forgotten) -> int:
 
 
 def _clean_trees(memory: Memory, request: Forgotten) -> None:
-    """Cleans the parts of checkpoints for programs, and their knowledge trees in git; trees that are copies are cleaned
-    as files."""
+    """Cleans the machine-readable parts of checkpoints, and their knowledge trees in git. Trees that are stored as
+    copies are cleaned as files."""
 
     def clean(path: str, data: bytes) -> bytes | None:
         return cleaned(path, data, request).data
@@ -307,11 +308,11 @@ def _clean_trees(memory: Memory, request: Forgotten) -> None:
         trees.clean(head.id, clean)
 
 
-async def _named_so(memory: Memory, request: Forgotten) -> list[str]:
+async def _ids_with_forgotten_words(memory: Memory, request: Forgotten) -> list[str]:
     """Returns a sentence for each conversation whose id has forgotten words: ids stay, because clients use them."""
     rows = await memory.state.sessions()
     return [
-        f"the id of conversation {row.session} holds it: a client knows it by that name; `forget --session` it"
+        f"the id of conversation {row.session} contains it, and a client uses this id; run `forget --session`"
         for row in rows
         if request.find(row.session, names=True)
     ]
@@ -411,7 +412,7 @@ def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) ->
         said.append("Git's history was rewritten: commits have new ids, and no object contains the forgotten words.")
     if receipt.backup:
         said.append(
-            f"The backup {receipt.backup} STILL HOLDS ALL OF IT. When you have seen that all is well, "
+            f"The backup {receipt.backup} STILL HOLDS ALL OF IT. When you have checked the result, "
             f"delete it: rm '{receipt.backup}'"
         )
     if past.commits:
@@ -419,15 +420,15 @@ def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) ->
         files = [one for one in past.paths if not any(other.startswith(f"{one}/") for other in past.paths)]
         holds = "holds" if not receipt.done else "still holds"
         said.append(
-            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(files)}). Whoever has "
-            "this repository can read it there. " + ("It is rewritten too." if history and not receipt.done else advice)
+            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(files)}). Anyone with this "
+            "repository can read it there. " + ("It will be rewritten." if history and not receipt.done else advice)
         )
     elif not receipt.rewritten and not receipt.left:
         said.append("Git's history does not hold it.")
     for remote in past.remotes:
         said.append(
-            f"What was pushed to the remote {remote!r} stays there: after --history, `git push --force --all {remote}` "
-            f"and `git push --force --tags {remote}`, and ask its host to delete what it keeps."
+            f"Commits pushed to the remote {remote!r} stay there: after --history, `git push --force --all {remote}` "
+            f"and `git push --force --tags {remote}`, and ask its host to delete its copies."
         )
     return said
 

@@ -36,12 +36,13 @@ def is_incoming(proposal: Proposal) -> bool:
 
 
 def held_paths(memory: Memory) -> frozenset[str]:
-    """Returns the files whose incoming changes wait. Until then this machine's version is not committed."""
+    """Returns the files whose incoming changes wait for approval. This machine's versions of these files are not
+    committed meanwhile."""
     return frozenset(one.path for one in Pending(memory.files).all() if is_incoming(one))
 
 
 def hold(memory: Memory, plan: MergePlan, remote: str) -> frozenset[str]:
-    """Writes a proposal for each file of the plan whose change must wait, and returns the files' paths.
+    """Writes a proposal for each file of the plan whose change needs approval, and returns the paths of these files.
 
     Call it under `locks.files()`.
     """
@@ -73,7 +74,8 @@ def settle(memory: Memory) -> list[Proposal]:
 
 
 def ignored_settings(memory: Memory) -> list[str]:
-    """Returns the settings in the last commit that this machine ignores, because each machine has its own."""
+    """Returns the settings in the last commit that this machine ignores, because each machine has its own values for
+    them."""
     try:
         return sorted(machine_settings(load(_there(memory, SETTINGS) or "", SETTINGS)))
     except ContextManagerError:
@@ -122,7 +124,8 @@ def _accepted(memory: Memory, proposal: Proposal) -> str | None:
 
 
 def release(memory: Memory, proposal: Proposal) -> None:
-    """Lets git compare the file again, then drops the proposal. The next commit takes this machine's version.
+    """Makes git compare the file with its last commit again, then drops the proposal. The next commit contains this
+    machine's version.
 
     Call it under `locks.files()` and `locks.git()`.
     """
@@ -209,7 +212,7 @@ async def retried(memory: Memory, work: Callable[[], T | None]) -> T:
             continue
         if done is not None:
             return done
-    raise Unavailable("the branch keeps changing meanwhile; try again")
+    raise Unavailable("the branch keeps changing; try again")
 
 
 def _joined(
@@ -220,7 +223,7 @@ def _joined(
     git.check_free()
     ours = git.head()
     if ours is None:
-        raise Unavailable("nothing was committed here yet; `git checkout` the other branch instead")
+        raise Unavailable("nothing was committed here yet; use `git checkout` for the other branch instead")
     base = merger.base(ours, theirs)
     if theirs in (base, begun):
         return None, []
@@ -270,7 +273,7 @@ def resolver(
             bodies = [split_front_matter(_text(data)).body for data in (one, other)]
             if base is not None or bodies[0].startswith(bodies[1]):
                 return one
-            if bodies[1].startswith(bodies[0]):  # theirs continues ours
+            if bodies[1].startswith(bodies[0]):  # the other version continues ours
                 return other
         if is_transcript or b"\0" in one or b"\0" in other:  # keep both
             if beside is not None:

@@ -38,8 +38,8 @@ from mcp_server.topics import front_matter
 DECAY_PER_DAY = 0.05
 LEAST_SCORE = 0.01
 LEAST_DAYS = 30
-"""A file is archived only if it is older than this number of days, and if the log of reads covers at least as many
-days."""
+"""An unused file is archived only if it is older than this number of days, and if the log of reads covers at least as
+many days."""
 
 NEVER = ("knowledge/identity/", "knowledge/memory/")
 

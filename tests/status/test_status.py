@@ -60,7 +60,7 @@ async def test_one_view_or_one_session_can_be_asked_for(memory: Memory) -> None:
 async def test_what_does_not_fit_is_named(memory: Memory) -> None:
     report = await status(memory, max_tokens=150)
     assert report.cut is not None
-    assert "ask with view=" in report.cut
+    assert "call again with view=" in report.cut
     assert memory.tokens.count(report.markdown) <= 400
 
 
