@@ -66,7 +66,7 @@ async def test_anchored_and_undated_entries_stay(memory: Memory) -> None:
     done = await asked(memory, "memory", target=0)
     assert [one.what for one in done.of_fate("gone")] == ["2026-01-03: old"]
     assert {one.why for one in done.of_fate("keep")} == {"anchored", "without a date"}
-    assert "shorten it by hand" in done.markdown
+    assert "shorten the file by hand" in done.markdown
     await anchor(memory, MEMORY, True)
     assert not (await asked(memory, "memory", target=0)).changes
 
