@@ -261,8 +261,8 @@ def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
 
 
 async def ready(memory: Memory) -> None:
-    """Reads all transcripts into the state, oldest first, if the state is new. `status` names unreadable ones. Actions
-    call it before they use sessions."""
+    """Reads all transcripts into the state, oldest first, if the state is new. `status` reports unreadable transcripts.
+    Actions call it before they use sessions."""
     if not await memory.state.complete():
         for path in await run_sync(lambda: sorted(memory.transcripts.all())):
             with suppress(ContextManagerError):

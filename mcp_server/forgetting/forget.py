@@ -76,17 +76,17 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Invalid: a text too short to be recognized.
         Refused: a file that `forget` does not delete.
     """
-    request, found, rows = await _look(memory, target)
+    request, found, rows = await _search(memory, target)
     has_git = await run_sync(memory.git.available)
     survey = await run_sync(RepositoryHistory(memory.disk.root).survey, request) if has_git else Survey(0)
     versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
     return Receipt(request.id, False, found, rows, survey, versions=versions)
 
 
-async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int]:
+async def _search(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int]:
     """Returns the request, every file with a copy, and the number of rows of the state."""
     request, runs = await resolve_target(memory, target)
-    request, found = await run_sync(_found, memory, request, runs)
+    request, found = await run_sync(_find_copies, memory, request, runs)
     rows = await memory.state.held(request)
     return request, found, sum(rows.values())
 
@@ -94,14 +94,14 @@ async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[
 async def forget(memory: Memory, target: ForgetTarget, *, history: bool = False) -> Receipt:
     """Deletes every copy and returns the receipt. Logs the name of each step.
 
-    With `history`, git's history is rewritten after a backup beside the workspace. Raises as `plan_forget` does, and
-    Refused, before anything has changed, if the history cannot be rewritten.
+    With `history`, git's history is rewritten, after a backup into the folder that contains the workspace. Raises as
+    `plan_forget` does, and Refused, before anything has changed, if the history cannot be rewritten.
     """
-    async with _alone(memory):
+    async with _exclusively(memory):
         await _resume(memory)
         if history and memory.disk.here:
             await run_sync(RepositoryHistory(memory.disk.root).check)
-        request, found, rows = await _look(memory, target)
+        request, found, rows = await _search(memory, target)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
         await run_sync(ForgetIntents(memory.files).write, intent)
@@ -114,7 +114,7 @@ async def finish(memory: Memory) -> list[Receipt]:
     if not await run_sync(ForgetIntents(memory.files).all):
         return []
     try:
-        async with _alone(memory):
+        async with _exclusively(memory):
             return await _resume(memory)
     except Conflict:
         return []
@@ -129,7 +129,7 @@ def unfinished_sentences(memory: Memory) -> list[str]:
 
 
 @asynccontextmanager
-async def _alone(memory: Memory) -> AsyncIterator[None]:
+async def _exclusively(memory: Memory) -> AsyncIterator[None]:
     held = await run_sync(memory.locks.try_exclusive, LOCK)
     if held is None:
         raise Conflict("another `forget` is running in this workspace; wait until it has finished")
@@ -144,7 +144,7 @@ async def _resume(memory: Memory) -> list[Receipt]:
 # ---------------------------------------------------------------- finding
 
 
-def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
+def _find_copies(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
     """Returns the request with all data for carrying it out, and every file with a copy."""
     copies = Copies(memory.files)
     cuts = frozenset(request.window(cut) for cut in copies.cuts(runs)) if runs else frozenset()

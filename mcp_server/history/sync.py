@@ -24,7 +24,7 @@ from mcp_server.text.prose import counted
 
 
 async def take_in(memory: Memory) -> int:
-    """Reads transcripts that the state does not know yet and returns how many. `status` names unreadable ones."""
+    """Reads transcripts that the state does not know yet and returns how many. `status` reports unreadable ones."""
     known = {row.path for row in await memory.state.sessions()}
     taken = 0
     for path in await run_sync(lambda: sorted(set(memory.transcripts.all()) - known)):

@@ -39,7 +39,7 @@ def pieces(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> I
     """Yields the three versions in runs, in order; lines that all three share are runs of their own. (diff3: Khanna,
     Kunal, Pierce, "A Formal Investigation of Diff3", 2007)"""
     at_base = at_ours = at_theirs = 0
-    for start, end, in_ours, in_theirs in _agreed(base, ours, theirs):
+    for start, end, in_ours, in_theirs in _runs_in_all(base, ours, theirs):
         between = Piece(tuple(base[at_base:start]), tuple(ours[at_ours:in_ours]), tuple(theirs[at_theirs:in_theirs]))
         if between.base or between.ours or between.theirs:
             yield between
@@ -54,7 +54,9 @@ def common(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     return [line for block in matcher.get_matching_blocks() for line in ours[block.a : block.a + block.size]]
 
 
-def _agreed(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+def _runs_in_all(
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
+) -> Iterator[tuple[int, int, int, int]]:
     """Yields (start, end, start in ours, start in theirs) of each run of the base that both sides kept, and of the
     end."""
     kept = SequenceMatcher(None, base, ours, autojunk=False).get_matching_blocks()
@@ -130,7 +132,7 @@ def _merged_lines(
         if path.endswith(".md") and not path.startswith("knowledge/journal/"):
             for pair in edits:
                 dated |= {line: _dated(line, day) for line, day in zip(pair, days, strict=True)}
-        lines += _together(piece, came, other, dated)
+        lines += _joined_changes(piece, came, other, dated)
     return _each_item_once(lines) if path == "anchors.yaml" else lines, contested
 
 
@@ -164,7 +166,7 @@ def _edits(gone: Sequence[str], came: Sequence[str], other: Sequence[str]) -> li
     return [(one[0], two[0]) for one, two in similar if one and two]
 
 
-def _together(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Mapping[str, str]) -> list[str]:
+def _joined_changes(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Mapping[str, str]) -> list[str]:
     """Returns our lines without those that the other side removed, and with those that it added, each under its
     heading."""
     base, theirs = set(piece.base), set(piece.theirs)

@@ -280,7 +280,7 @@ def _title_of(memory: Memory, head: TranscriptHead) -> str:
         seen.add(head.continues)
         try:
             head = memory.transcripts.head(head.continues)
-        except ContextManagerError:  # gone or damaged: `status` names it
+        except ContextManagerError:  # gone or damaged: `status` reports it
             break
     return head.title
 
@@ -290,7 +290,7 @@ def _end_of(memory: Memory, path: str | None) -> list[Turn]:
     transcript cannot be read."""
     try:
         turns = [placed.turn for placed in memory.transcripts.read(path).turns] if path else []
-    except ContextManagerError:  # gone or damaged: `status` names it
+    except ContextManagerError:  # gone or damaged: `status` reports it
         return []
     return [turn for turn in turns if is_real(turn)][-TAIL:]
 

@@ -156,7 +156,7 @@ async def queue_outdated(memory: Memory) -> int:
     for path in old:
         try:
             session = (await run_sync(memory.transcripts.head, path)).session_id
-        except ContextManagerError:  # gone or broken: `status` names it
+        except ContextManagerError:  # gone or broken: `status` reports it
             continue
         await queue_extraction(memory, path, session)
     return len(old)
@@ -236,7 +236,7 @@ async def refresh(memory: Memory) -> int:
             before = lines_from(known[path]["lines"]) if path in known else []
             await notes.keep(memory, row.session)
             lines = await derive_live(memory, row, before)
-        except ContextManagerError:  # gone or broken meanwhile: `status` names it
+        except ContextManagerError:  # gone or broken meanwhile: `status` reports it
             continue
         found[path] = {"turn": row.turns, "lines": [asdict(line) for line in lines]}
     changed, _ = await write_lines(memory, (), live=found, ended=left)

@@ -560,7 +560,7 @@ def without_state(body: str) -> str:
 
 
 def without_empty(body: str, headings: Collection[str]) -> str:
-    """Returns the body without those of the headings that have neither text nor further headings under them."""
+    """Returns the body without those headings of `headings` that have neither text nor further headings under them."""
     found = sections(body)
     empty = _empty(found).intersection(headings)
     leaving = [one for one in found if one.title in empty and _is_bare(one)]

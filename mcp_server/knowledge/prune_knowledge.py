@@ -252,10 +252,10 @@ async def _archived(memory: Memory, paths: Sequence[str], why: str, of: str, dry
     report = Pruned("files", dry_run, of, fates, where="archive/")
     if dry_run or not paths:
         return report
-    return await _carried_out(memory, lambda: report, f"archive {of}")
+    return await _make_and_carry_out(memory, lambda: report, f"archive {of}")
 
 
-async def _carried_out(memory: Memory, report: Callable[[], Pruned], why: str) -> Pruned:
+async def _make_and_carry_out(memory: Memory, report: Callable[[], Pruned], why: str) -> Pruned:
     """Makes a report under the lock of the files, and moves its files. Returns the report of the moved files."""
     async with memory.locks.files():
         done = await run_sync(lambda: _moved(memory, report(), why))
@@ -374,7 +374,7 @@ async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
 
     if dry_run:
         return await run_sync(report)
-    return await _carried_out(memory, report, "prune files")
+    return await _make_and_carry_out(memory, report, "prune files")
 
 
 def _decided(memory: Memory, counts: Mapping[str, int], last: Mapping[str, datetime]) -> list[Fated]:

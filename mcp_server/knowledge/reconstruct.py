@@ -205,7 +205,7 @@ async def reconstruct(
     model = memory.llm.model if use_model and memory.llm is not None else "rules"
     async with RECONSTRUCTIONS.making(memory, name) as place:
         begun = await _commit_uncommitted(memory, name, place)
-        made = await _made(memory, name, place, extractors, use_model, f"{model}; {used}", show)
+        made = await _derive_again(memory, name, place, extractors, use_model, f"{model}; {used}", show)
         noted = {field: getattr(made, field) for field in ("by", "conversations", "before", "lines")}
         await memory.state.put(STATE, name, {**noted, "made": made.made.isoformat(), "begun": begun})
     return made
@@ -259,7 +259,7 @@ async def _commit_uncommitted(memory: Memory, name: str, place: Path) -> str:
     return str(await run_sync(git.head))
 
 
-async def _made(
+async def _derive_again(
     memory: Memory,
     name: str,
     place: Path,

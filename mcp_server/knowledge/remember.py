@@ -97,7 +97,7 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: b
         Invalid: an unknown kind or action, or a missing name or project.
         NotFound, Conflict: `old_text` does not occur exactly once; `create` on a file that exists.
     """
-    fact, session, project, place = await _meant(memory, fact, caller)
+    fact, session, project, place = await _checked_fact(memory, fact, caller)
     if needs_approval(memory, place.path) and not approved:
         return await _propose(memory, fact, place, session, caller)
     await claim(memory, project)
@@ -138,7 +138,7 @@ def needs_approval(memory: Memory, path: str) -> bool:
 async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered | None:
     """Returns the change for which `remember` would need the user's approval; None if it needs none. Writes nothing.
     Raises as `remember` does."""
-    fact, session, _, place = await _meant(memory, fact, caller)
+    fact, session, _, place = await _checked_fact(memory, fact, caller)
     if not needs_approval(memory, place.path):
         return None
     edit = await run_sync(edited, memory, fact, place, session)
@@ -203,7 +203,7 @@ def checked(fact: NewFact) -> NewFact:
     return replace(fact, content=disowned(content) if fact.action == "append" else content)
 
 
-async def _meant(memory: Memory, fact: NewFact, caller: Caller) -> tuple[NewFact, str | None, Project, Place]:
+async def _checked_fact(memory: Memory, fact: NewFact, caller: Caller) -> tuple[NewFact, str | None, Project, Place]:
     """Returns the checked fact, its session, project and place. The project is the named one, else the session's
     project, else the project of the caller's folder."""
     fact = checked(fact)

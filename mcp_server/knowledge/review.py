@@ -133,7 +133,7 @@ class Waiting:
 
     @property
     def mark(self) -> str:
-        """Returns a hash of what the user sees of this change."""
+        """Returns a hash of the data of this change that the user sees."""
         return hash_of(f"{self.proposal.id}\n{self.changed}\n{self.diff}") or ""
 
 
@@ -166,7 +166,7 @@ async def approve(memory: Memory, number: str, *, anyway: bool = False) -> Remem
     if merging.is_incoming(proposal):
         async with memory.locks.files(), memory.locks.git():
             return Remembered(proposal.path, "taken over", await run_sync(merging.accept, memory, proposal))
-    fact, place = await run_sync(_meant, memory, proposal)
+    fact, place = await run_sync(_fact_and_place, memory, proposal)
     before = await run_sync(_hash_now, memory, proposal.path)
     done = await write(memory, fact, place, proposal.session)
     async with memory.locks.files():
@@ -204,7 +204,7 @@ def _shown(memory: Memory, proposal: Proposal) -> Waiting:
         if merging.is_incoming(proposal):
             diff, problem = merging.shown(memory, proposal)
             return Waiting(proposal, diff, changed, problem)
-        edit = edited(memory, *_meant(memory, proposal), proposal.session)
+        edit = edited(memory, *_fact_and_place(memory, proposal), proposal.session)
     except ContextManagerError as error:
         return Waiting(proposal, "", changed, str(error))
     if not edit.changes:
@@ -212,7 +212,7 @@ def _shown(memory: Memory, proposal: Proposal) -> Waiting:
     return Waiting(proposal, edit.difference(proposal.path), changed)
 
 
-def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
+def _fact_and_place(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
     """Returns the fact and its place. The proposal's file is untrusted: the fact is validated again."""
     path = memory.files.relative(proposal.path)
     if path != proposal.path or not is_for_own_hand(path) or not path.endswith(".md"):

@@ -188,7 +188,7 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
 
 def runs_of(text: str, longest: int) -> list[str]:
     """Returns for each sentence of a text the longest run of sentences that begins with it and has at most `longest`
-    characters; a longer sentence stands alone."""
+    characters; a longer sentence is a run by itself."""
     parts = sentences(text)
     runs: list[str] = []
     for place, run in enumerate(parts):

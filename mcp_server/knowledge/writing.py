@@ -110,9 +110,9 @@ async def write_lines(
     live: Mapping[str, Mapping[str, Any]] | None = None,
     dry_run: bool = False,
 ) -> tuple[list[ChangedFile], Mapping[str, str]]:
-    """Writes lines durably into their files, each file whole. `anew` are transcripts that were read again: their
-    earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an earlier line is
-    removed only if a new line replaces it. `dry_run` writes nothing.
+    """Writes lines durably into their files. Each file is replaced as a whole. `anew` are transcripts that were read
+    again: their earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an
+    earlier line is removed only if a new line replaces it. `dry_run` writes nothing.
 
     Returns the changes, and the files that are not changed because they cannot be read, each with the reason.
 
@@ -266,7 +266,7 @@ async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
 
 
 async def renew_memory(memory: Memory) -> None:
-    """Writes the derived lines of MEMORY.md anew from the other pages."""
+    """Computes the derived lines of MEMORY.md again from the other pages, and writes them."""
     await write_changes(memory, partial(_renew_memory, memory, False), False)
 
 
@@ -450,7 +450,8 @@ def put_page(files: Files, path: str, before: str | None, after: str | None) -> 
 
 
 def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
-    """Returns the page with the lines of ended conversations in its base, and those of open ones shown."""
+    """Returns the text of a page on disk, and the page with the lines of ended conversations in its `base` and those of
+    open conversations in its `shown` text."""
     files, now = batch.memory.files, batch.memory.clock()
     before = files.text_or_none(path)
     page = page_from(stored, before)

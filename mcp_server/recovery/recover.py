@@ -122,7 +122,7 @@ async def recover(
     if not apply:
         return _recovery(what, await run_sync(_planned, memory, what, caller))
     async with memory.locks.files():
-        recovery = await run_sync(despite_editors, partial(_carried_out, memory, what, caller))
+        recovery = await run_sync(despite_editors, partial(_apply, memory, what, caller))
     for path in recovery.paths if recovery.applied else ():
         memory.changes.publish(Change("file", path))
         with contextlib.suppress(Unavailable):  # a failure to log the recovery must not fail it
@@ -183,7 +183,7 @@ def _kept_record(memory: Memory, number: str) -> ColdRecord | None:
 # ------------------------------------------------------------ doing
 
 
-def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
+def _apply(memory: Memory, what: str, caller: Caller) -> Recovery:
     plan = _planned(memory, what, caller)
     if not plan.edits:
         return _recovery(what, plan)

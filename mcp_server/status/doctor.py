@@ -101,7 +101,7 @@ def _planned(memory: Memory) -> Reset:
     state = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(STATE)]
     expired = [path_of(record) for record in expired_records(memory)]
     parts = (
-        _part("search index", INDEX, memory.files.walk(INDEX), "built anew from the files, at once"),
+        _part("search index", INDEX, memory.files.walk(INDEX), "rebuilt from the files at once"),
         _part(
             "live state",
             STATE,
