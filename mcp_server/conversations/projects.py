@@ -60,7 +60,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
     if is_global:
         return Project()
     given = None if argument is None else argument_key(redact(argument).text)
-    names, nameless, keys, called = await run_sync(_look_up, memory, caller.folder, given)  # one thread hop for all
+    names, nameless, keys, called = await run_sync(_look_up, memory, caller.folder, given)  # a single thread hop
     if nameless:
         known = (await memory.state.directory_ids()).get(nameless)
         names = (f"dir:{known or await memory.state.name_directory(nameless, memory.new_id())}",)

@@ -189,8 +189,10 @@ async def create(memory: Memory, name: str) -> Exploration:
     """Creates an exploration from the memory as it is now, with this machine's settings.
 
     Raises:
-        Invalid: `name` is not valid for a branch. Conflict: an exploration of this name exists. Refused: changes from
-        another machine wait for approval; in the new folder they would take effect. Unavailable: git is missing.
+        Invalid: `name` is not valid for a branch.
+        Conflict: an exploration of this name exists.
+        Refused: changes from another machine wait for approval; in the new folder they would take effect.
+        Unavailable: git is missing.
     """
     await EXPLORATIONS.check(memory, name)
     if held := sorted(await run_sync(merging.held_paths, memory)):

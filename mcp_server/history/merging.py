@@ -65,7 +65,7 @@ def settle(memory: Memory) -> list[Proposal]:
     """
     waiting: list[Proposal] = []
     for proposal in filter(is_incoming, Pending(memory.files).all()):
-        if _local_text(memory, proposal.path) == _incoming_text(memory, proposal.path):
+        if _local_text(memory, proposal.path) == _committed_text(memory, proposal.path):
             release(memory, proposal)
         else:
             waiting.append(proposal)
@@ -77,7 +77,7 @@ def ignored_settings(memory: Memory) -> list[str]:
     """Returns the settings in the last commit that this machine ignores, because each machine has its own values for
     them."""
     try:
-        return sorted(machine_settings(load(_incoming_text(memory, SETTINGS) or "", SETTINGS)))
+        return sorted(machine_settings(load(_committed_text(memory, SETTINGS) or "", SETTINGS)))
     except ContextManagerError:
         return []
 
@@ -114,7 +114,7 @@ def _accepted(memory: Memory, proposal: Proposal) -> str | None:
     path = proposal.path
     if not _needs_approval(memory, path):
         raise Refused(f"{path} is not a file whose incoming changes wait; reject {proposal.id}")
-    here, there = _local_text(memory, path), _incoming_text(memory, path)
+    here, there = _local_text(memory, path), _committed_text(memory, path)
     entry = proposal.fact.get("base") or ""
     base = _text_or_none(memory.git.merging.content(path, entry))
     if here is None or there is None or here == base:
@@ -152,7 +152,7 @@ def _local_text(memory: Memory, path: str) -> str | None:
         return None
 
 
-def _incoming_text(memory: Memory, path: str) -> str | None:
+def _committed_text(memory: Memory, path: str) -> str | None:
     return _text_or_none(memory.git.merging.committed(path))
 
 
