@@ -115,7 +115,7 @@ def test_every_answer_can_be_imported_from_it() -> None:
 
 async def test_identity_is_not_an_agents_to_recover(memory: AgentMemory, workspace: Path) -> None:
     (workspace / "knowledge/identity/USER.md").write_text("Mine.\n")
-    with pytest.raises(Refused, match="own hand"):
+    with pytest.raises(Refused, match="only the user may"):
         await memory.recover("knowledge/identity/USER.md@HEAD", apply=True)
 
 

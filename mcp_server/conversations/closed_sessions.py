@@ -1,4 +1,4 @@
-"""Queues what a closed conversation still needs, its commit and its extraction, and commits it. The queues survive a
+"""Queues the commit and the extraction of closed conversations, and makes the queued commits. The queues survive a
 crash."""
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LIVE_PAGES = "live_pages"
 """Namespace of the state: path of a page with such items → `knowledge.live_pages.LivePage`."""
 
 MOST_ALONE = 10
-"""Up to this many queued transcripts get a commit each, which takes half a second. More (git was missing, or
-`git.auto_commit` off) become one commit."""
+"""Up to this number of queued transcripts, each gets its own commit, which takes half a second. If more are queued,
+because git was missing or `git.auto_commit` was off, they become one commit."""
 
 MOST_REASONS = 3
-"""Most reasons in the note about files that were left out."""
+"""Maximum number of reasons in the note about files that were left out."""
 
 
 async def queue_extraction(memory: Memory, path: str, session: str) -> None:

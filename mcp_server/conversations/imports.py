@@ -1,4 +1,4 @@
-"""Imports conversations from elsewhere as transcripts, and markdown files as reference."""
+"""Imports conversations of other programs as transcripts, and markdown files as reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FULL = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ImportedTurn:
-    """One message of a conversation that happened elsewhere. `at` is aware, or UTC."""
+    """One message of an imported conversation. `at` without a time zone is UTC."""
 
     role: Role
     content: str
@@ -40,9 +40,9 @@ class ImportedTurn:
 class ImportedSession:
     """An imported conversation, or its next part if all turns have ids.
 
-    `session_id` must be the same at every import of it; `source` is `import:FORMAT`. `folder` is where it was held,
-    which gives its project if `project` is missing. `unique_ids`: the ids are unique across sessions, so that a turn
-    that another session has recorded is a copy.
+    `session_id` must be the same at every import of it; `source` is `import:FORMAT`. `folder` is the folder in which
+    the conversation took place; it determines the project if `project` is missing. `unique_ids`: the ids are unique
+    across sessions, so a turn that another session has recorded is a copy.
     """
 
     session_id: str
@@ -188,7 +188,7 @@ async def _cleaned(memory: Memory, imported: ImportedSession) -> list[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """The new turns of an import with their numbers, their keys, and the number of copies among the others."""
+    """The new turns of an import with their numbers, their keys, and the number of copies among the other turns."""
 
     turns: list[Turn]
     keys: list[TurnKey]
@@ -196,7 +196,7 @@ class _New:
 
 
 async def _new_turns(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> _New:
-    """Tells new turns from recorded ones. Recorded turns without an id get theirs."""
+    """Returns the turns that are not recorded yet. Recorded turns without an id get the id of the imported turn."""
     session, copied = imported.session_id, 0
     sequence = [(turn.role, content_sha(turn.content), turn.turn_id) for turn in turns]
     with_ids = [(role, sha, turn_id) for role, sha, turn_id in sequence if turn_id]

@@ -29,7 +29,7 @@ from mcp_server.text.transcript_head import slug_of_title, title_of
 ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
 LONGEST_ID = 200
 MOST_TOKENS = 10**12
-"""Largest token count that a client may give. A larger one is a mistake, and SQLite stores only 64 bits."""
+"""Largest token count that a client may give. A larger number is a mistake, and SQLite stores only 64 bits."""
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -49,7 +49,8 @@ class ContextChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A message as it arrives. `at` without a zone is UTC. Without `session` the caller's rule chooses one."""
+    """A message as it arrives. `at` without a time zone is UTC. Without `session`, the message goes to the caller's
+    session, or to a new one."""
 
     role: str
     content: str
@@ -130,7 +131,7 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
 
 
 def _checked(turn: NewTurn) -> Role:
-    """Returns the role, and raises Invalid for any value that some later step could not store."""
+    """Returns the role. Raises Invalid for a value that a later step could not store."""
     role = ROLES.get(turn.role)
     if role is None:
         raise Invalid(f"role {turn.role!r} is not one of {', '.join(ROLES)}")
@@ -191,7 +192,7 @@ async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -
 
 
 async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
-    """Sets the session's kind and delivery the first time that a call names them, also in the front matter."""
+    """Sets the session's kind and delivery, also in the front matter, if this is the first call that names them."""
     for what, known, given in (("kind", row.kind, turn.kind), ("delivery", row.delivery, turn.delivery)):
         if given is not None and known is not None and given != known:
             raise Conflict(f"session {row.session} has {what} {known!r} already; open another session for {given!r}")
@@ -202,7 +203,7 @@ async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
 
 
 def _kind_and_delivery(row: SessionRow | None, turn: NewTurn) -> tuple[Kind | None, Delivery | None]:
-    """Returns the session's kind and delivery, which are those of the first call that named them."""
+    """Returns the session's kind and delivery, as given by the first call that named them."""
     known = (row.kind, row.delivery) if row else (None, None)
     return known[0] or cast("Kind | None", turn.kind), known[1] or cast("Delivery | None", turn.delivery)
 

@@ -1,5 +1,5 @@
-"""Projects: finds the project of a call, and keeps the tracked map from raw keys to slugs, which people rename and
-merge."""
+"""Projects: finds the project of a call, and maintains the map file from raw keys to slugs. People can rename and merge
+projects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_server.text.prose import did_you_mean
 from mcp_server.text.redaction import redact
 
 MAP = "knowledge/projects/_map.yaml"
-MOST_NAMED = 10  # most projects that a message about an unknown one names
+MOST_NAMED = 10  # maximum number of projects that the error for an unknown project names
 HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"
 
 WITHOUT_WORDS = ("root:", "dir:")
@@ -37,7 +37,7 @@ class ListedProject:
 
 
 def argument_key(argument: str) -> str:
-    """The raw key of a project that the caller named: a full key as it is, anything else as a name."""
+    """Returns the raw key of a project that the caller named: a full key as it is, anything else as a name."""
     argument = argument.strip()
     if not argument or argument == "global":
         return GLOBAL
@@ -45,7 +45,8 @@ def argument_key(argument: str) -> str:
 
 
 def known_as(names: tuple[str, ...], keys: Mapping[str, str]) -> str | None:
-    """The slug under which the map knows any of a folder's keys: a later `origin` joins what the root commit named."""
+    """Returns the map's slug of any of a folder's keys, or None. So a repository that gets an `origin` later keeps the
+    slug of its root commit's key."""
     return next((keys[name] for name in names if name in keys), None)
 
 
@@ -58,7 +59,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
     if is_global:
         return Project()
     given = None if argument is None else argument_key(redact(argument).text)
-    names, nameless, keys, called = await run_sync(_look_up, memory, caller.folder, given)  # one thread: all calls ask
+    names, nameless, keys, called = await run_sync(_look_up, memory, caller.folder, given)  # a single thread hop
     if nameless:
         known = (await memory.state.directory_ids()).get(nameless)
         names = (f"dir:{known or await memory.state.name_directory(nameless, memory.new_id())}",)
@@ -88,13 +89,13 @@ async def claim(memory: Memory, project: Project) -> None:
         try:
             keys = await run_sync(_read_map, memory)
         except Invalid:
-            return  # a map that a person broke is theirs to mend (`status` names it); capture goes on without it
+            return  # the map is invalid: `status` reports it, and recording goes on without it
         if project.key not in keys:
             await run_sync(_write_map, memory, {**keys, project.key: project.slug})
 
 
 async def claimed(memory: Memory, caller: Caller, argument: str | None) -> str:
-    """Returns the key of the project of a call, which is in the map from then on."""
+    """Returns the key of a call's project, and adds the project to the map if it is missing."""
     project = await project_of(memory, caller, argument)
     await claim(memory, project)
     return project.key
@@ -167,8 +168,8 @@ def _look_up(
 
     names = (given,) if given else memory.folders.keys(folder or "", directory_id)
     keys = _readable_map(memory) if names else {}
-    unspoken = folder and not given and all(name.startswith(WITHOUT_WORDS) for name in names)
-    called = slugify(memory.folders.name(folder)) if folder and unspoken and known_as(names, keys) is None else ""
+    has_no_words = folder and not given and all(name.startswith(WITHOUT_WORDS) for name in names)
+    called = slugify(memory.folders.name(folder)) if folder and has_no_words and known_as(names, keys) is None else ""
     return names, nameless[0] if nameless else None, keys, called
 
 
@@ -180,7 +181,7 @@ async def _named_after(memory: Memory, key: str) -> str:
 
 
 async def names_of(memory: Memory) -> Callable[[str], str]:
-    """Returns a function that returns the name of a raw key; empty for none."""
+    """Returns a function that returns a project's name for its raw key; the name of the global project is empty."""
     keys = await run_sync(_readable_map, memory)
     return lambda key: "" if key == GLOBAL else keys.get(key) or shown_name(key)
 
@@ -210,16 +211,18 @@ def _read_map(memory: Memory) -> dict[str, str]:
     return {} if text is None else dict(_keys_in(text))
 
 
-@functools.lru_cache(maxsize=4)  # every call asks, and parsing fifty lines of YAML takes 15 ms
+@functools.lru_cache(maxsize=4)  # every call needs it, and parsing fifty lines of YAML takes 15 ms
 def _keys_in(text: str) -> Mapping[str, str]:
     """Returns the keys in the map's text with their slugs. Raises Invalid."""
     try:
         document = load(text, MAP)
     except Invalid as error:
-        raise Invalid(f"{error}; mend it by hand or from git") from error
+        raise Invalid(f"{error}; repair it by hand or restore it from git") from error
     keys = document.get("keys") or {}
     if not isinstance(keys, dict) or not all(isinstance(v, str) and slugify(v) == v for v in keys.values()):
-        raise Invalid(f"{MAP}: `keys:` must map project keys to lower-case names; mend it by hand or from git")
+        raise Invalid(
+            f"{MAP}: `keys:` must map project keys to lower-case names; repair it by hand or restore it from git"
+        )
     return {str(key): str(value) for key, value in keys.items()}
 
 
@@ -252,7 +255,7 @@ def _retitle(memory: Memory, old: str, new: str) -> None:
 
 
 def _relink(memory: Memory, old: str, new: str) -> None:
-    """Points the links of all pages to the new folder of a project."""
+    """Changes the links of all pages to the new folder of a project."""
 
     def pointed(text: str) -> str:
         return text.replace(link_to_project(old), link_to_project(new)).replace(f"[[{old}/", f"[[{new}/")
@@ -263,8 +266,8 @@ def _relink(memory: Memory, old: str, new: str) -> None:
 
 
 def _rewrite(memory: Memory, path: str, change: Callable[[str], str]) -> None:
-    """Writes what `change` makes of a file's text. If somebody edits the file at the same moment, their text is read
-    once more, and after that it stays as they wrote it."""
+    """Replaces a file's text by the result of `change`. If another program writes the file meanwhile, tries once more;
+    if that fails too, leaves the file as it is."""
     for _ in range(2):
         text = memory.files.readable(path)
         if text is None or (changed := change(text)) == text:

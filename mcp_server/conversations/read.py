@@ -22,8 +22,8 @@ PRIVATE = (".local", ".git")
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """Lines `start` to `end` of a file with `lines` lines. `cut` says how to get the rest, `note` which turns of a
-    transcript are hidden elsewhere."""
+    """Lines `start` to `end` of a file with `lines` lines. `cut` says how to get the rest. `note` says which turns of a
+    transcript are hidden from its conversation."""
 
     path: str
     start: int
@@ -69,10 +69,10 @@ async def read(
     if start is None and end is None and (lines_named := _LINES.fullmatch(path)):
         path, start = lines_named[1], int(lines_named[2])
         end = int(lines_named[3] or start)
-    # Asked of the place that the path leads to: by `././`, a symbolic link or other letter case it does not show.
+    # Check the resolved path: `././`, a symbolic link or other letter case may hide a private folder.
     if (await run_sync(memory.files.relative, path)).split("/")[0].casefold() in PRIVATE:
-        raise Refused(f"{path} is the machine's own; read files under knowledge/, raw/, topics/ or archive/")
-    # History may still hold what was forgotten on request: it is not shown.
+        raise Refused(f"{path} is private to this machine; read files under knowledge/, raw/, topics/ or archive/")
+    # An earlier version may still contain text that was forgotten on request: it must not be shown.
     text = (
         memory.forgotten.clean(await run_sync(memory.git.show, path, at))
         if at
@@ -80,7 +80,7 @@ async def read(
     )
     lines = text.split("\n")
     if len(lines) > 1 and not lines[-1]:
-        lines.pop()  # a final newline ends the last line, it begins no other
+        lines.pop()  # a final newline does not begin another line
     first = 1 if start is None else start
     last = len(lines) if end is None else min(end, len(lines))
     if first < 1 or first > len(lines) or last < first:
@@ -89,7 +89,7 @@ async def read(
     if path.startswith(CONVERSATIONS):
         answer = replace(answer, note=await _hidden(memory, path))
     if not at:
-        with contextlib.suppress(Unavailable):  # a full disk, a broken state: what was asked for was read all the same
+        with contextlib.suppress(Unavailable):  # a failure to log the read must not fail the read
             await memory.state.log_access(path, "read", memory.clock())
     return answer
 

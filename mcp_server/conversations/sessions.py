@@ -44,8 +44,8 @@ def wound_back(seen: int, turns: int) -> str:
 
 
 CONTINUING = "continuing"
-"""Namespace of the state: sessions whose next transcript is being written. After a crash the next process looks for
-it."""
+"""Namespace of the state: sessions whose next transcript is being written. After a crash, the next process searches for
+that transcript."""
 
 HANDLE = re.compile(r"ses_[0-9a-f]{12}")
 """The form of the ids that `Memory.new_id` makes."""
@@ -85,8 +85,9 @@ class SessionEnded:
 async def current_row(memory: Memory, session: str, *, look: bool = True) -> SessionRow | None:
     """Returns the session's row, or None if it has no turns. Call it under the transcript's lock before writing.
 
-    Turns that a crash or another process left in the transcripts only are first read into the state. `look` False
-    saves the search through all transcripts' names for a session that the state does not know: it is mostly a new one.
+    Turns that are only in the transcripts, after a crash or because another process wrote them, are first read into the
+    state. With `look` False, the transcripts of a session that the state does not know are not searched for: such a
+    session is usually new.
     """
     return await checked_row(memory, session, await memory.state.session(session), look=look)
 
@@ -126,7 +127,7 @@ async def list_sessions(memory: Memory, open_only: bool = False, limit: int = 50
 
 
 SHORTEST_BEGINNING = 6
-"""Characters of an id that name a session if no other id begins with them."""
+"""Minimum number of characters of an id's beginning that name a session, if no other id begins so."""
 
 
 async def show_session(memory: Memory, session: str) -> SessionShown:
@@ -142,15 +143,15 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
 
 
 async def everything_said(memory: Memory, shown: SessionShown) -> list[tuple[Turn, str | None]]:
-    """Returns every turn of a session in order of time, each with None, or with its transcript if `shown.paths` lacks
-    it: two machines continued the session before they were synced."""
+    """Returns every turn of a session in order of time, each with None, or with the path of its transcript if
+    `shown.paths` lacks it. Such transcripts exist if two machines continued the session before they were synced."""
     known = {(turn.number, turn.at, turn.role, turn.content) for turn in shown.turns}
     beside: list[list[tuple[Turn, str | None]]] = []
     for path in await run_sync(memory.transcripts.find, shown.row.session):
         if path not in shown.paths:
             try:
                 transcript = await run_sync(memory.transcripts.read, path)
-            except ContextManagerError:  # `doctor` names it
+            except ContextManagerError:  # `doctor` reports it
                 continue
             turns = [placed.turn for placed in transcript.turns]
             new = [turn for turn in turns if (turn.number, turn.at, turn.role, turn.content) not in known]
@@ -170,8 +171,8 @@ async def require(memory: Memory, session: str) -> SessionRow:
 
 
 async def check_known(memory: Memory, session: str | None) -> None:
-    """Raises NotFound if this is an id of the form that we make and no conversation has it. A name that a client chose
-    itself may be new."""
+    """Raises NotFound if the id has the form that `Memory.new_id` makes and no conversation has it. An id that a client
+    chose itself may be new."""
     if session is None or not HANDLE.fullmatch(session) or await memory.state.session(session):
         return
     try:
@@ -260,8 +261,8 @@ def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
 
 
 async def ready(memory: Memory) -> None:
-    """Reads all transcripts into the state, oldest first, if the state is new. `status` names unreadable ones. Actions
-    call it before they use sessions."""
+    """Reads all transcripts into the state, oldest first, if the state is new. `status` reports unreadable transcripts.
+    Actions call it before they use sessions."""
     if not await memory.state.complete():
         for path in await run_sync(lambda: sorted(memory.transcripts.all())):
             with suppress(ContextManagerError):
@@ -282,7 +283,7 @@ async def end_session(memory: Memory, session: str) -> SessionEnded:
 
 
 async def _end_if_idle(memory: Memory, session: str) -> bool:
-    """Seals a session that is still idle under its lock, and returns whether it was."""
+    """Locks a session, seals it if it is still idle, and returns whether it was sealed."""
     async with memory.locks.transcript(session):
         row = await current_row(memory, session)
         if row is None or row.status == "closed" or not is_idle(memory, row, memory.clock()):
@@ -349,7 +350,8 @@ async def close_idle(memory: Memory) -> list[str]:
 
 
 async def ended_long_ago(memory: Memory) -> frozenset[str]:
-    """Returns the closed sessions that are older than cold records are kept. Their other entries can be removed."""
+    """Returns the closed sessions without a turn for `context.recoverable_for_days` days, after which cold records
+    expire. Other entries of these sessions in the state can be removed."""
     oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
     rows = await memory.state.sessions()
     return frozenset(row.session for row in rows if row.status == "closed" and row.last_arrival < oldest)
@@ -411,7 +413,7 @@ async def _record(memory: Memory, path: str, transcript: Transcript, known: int)
     earlier = await memory.state.session(session)
     row = row_of(head, path, transcript.complete_bytes, last, earlier)
     row = replace(row, turns=last.number if last else known, last_at=transcript.last_at)
-    if earlier:  # a kind and a delivery that no call has named yet are None
+    if earlier:  # None if no call has named a kind or a delivery yet
         row = replace(row, kind=earlier.kind, delivery=earlier.delivery)
     await memory.state.save_session(row, keys_of(unknown, counts_of(recorded)))
     return row

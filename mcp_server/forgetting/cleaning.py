@@ -1,6 +1,6 @@
 """Removes forgotten text from a file's bytes and keeps the file valid.
 
-A transcript keeps its turns, their numbers and its lines; JSON stays JSON; a line of knowledge without any other words
+A transcript keeps its turns, their numbers and its lines; JSON stays JSON; a line of knowledge that has no other words
 is removed. The same functions clean current files and blobs in git's history.
 """
 
@@ -98,7 +98,7 @@ def _by_kind(path: str) -> Callable[[str, str, Forgotten], str]:
     if ".jsonl" in name or ".ndjson" in name:  # also rotated ones: turns.jsonl.1
         return _json_lines
     if name.endswith((".yaml", ".yml", ".toml", ".ini", ".cfg")):
-        return lambda path, text, request: request.clean(text, NAME)  # the mark's brackets would have a meaning
+        return lambda path, text, request: request.clean(text, NAME)  # the mark's brackets have a meaning there
     return lambda path, text, request: request.clean(text)
 
 
@@ -172,7 +172,7 @@ def _markdown(path: str, text: str, request: Forgotten) -> str:
 
 
 def _front_matter(head: str, raw: str, path: str, request: Forgotten) -> str:
-    """Cleans front matter field by field, so that it stays YAML; invalid front matter is cleaned as names."""
+    """Cleans front matter field by field, so that it stays valid YAML. Invalid front matter is cleaned as one name."""
     try:
         fields: Mapping[str, object] = load(raw, path)
     except ContextManagerError:
@@ -195,7 +195,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _body(body: str, request: Forgotten) -> str:
-    """Cleans the lines below the front matter. A line without any other words is removed, with its bullet."""
+    """Cleans the lines below the front matter. A line that has no other words is removed, with its bullet."""
     if request.sources and "[src:" in body:
         body = reopened(body, lambda source: request.derived(source.mark))
     lines = body.split("\n")
@@ -210,7 +210,7 @@ def _body(body: str, request: Forgotten) -> str:
     for index, (old, new) in enumerate(zip(lines, fresh, strict=True)):
         if new.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        if old != new and is_state(old):  # a short form of another line
+        if old != new and is_state(old):  # it only repeats another line
             drop.add(index)
         elif old != new and not fenced and not _HEADING_OR_TABLE.match(new) and _nothing_left(new):
             following = fresh[index + 1] if index + 1 < len(fresh) else ""
@@ -233,14 +233,14 @@ def _transcript(path: str, text: str, request: Forgotten) -> str:
         whole = parse(text, path)
     except ContextManagerError:
         return _markdown(path, text, request)
-    data = text.encode("utf-8", "surrogateescape")[: whole.complete_bytes]  # the rest was never acknowledged
+    data = text.encode("utf-8", "surrogateescape")[: whole.complete_bytes]  # the rest is an unfinished write
     intact = data.decode("utf-8", "surrogateescape")
     fresh = _blocks(intact, whole, request)
     head = clean_head(whole, request)
     if head != whole.head:
         fresh = _with_head(fresh, whole.head, head)
     if fresh == intact:
-        # An unfinished append is kept, unless it contains the text itself.
+        # The unfinished write is kept, unless it contains the forgotten text.
         return intact if request.find(text[len(intact) :]) else text
     return fresh
 

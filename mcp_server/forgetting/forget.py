@@ -41,15 +41,15 @@ LOCK = "forget"
 COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", FORGOTTEN, "anchors.yaml")
 """The files of a workspace that git has."""
 ROUNDS = 3
-"""Times that all files are searched again: another process may write what it had read before."""
+"""Maximum number of searches through all files: another process may write back a text that it had read before."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Every copy of what is (or was) forgotten. `done` is False for a dry run; `backup` is the bundle with the old
-    history, which still holds all of it."""
+    """All copies of the forgotten text. `done` is False for a dry run. `backup` is the bundle with the old history,
+    which still contains the text."""
 
     id: str
     done: bool
@@ -76,17 +76,17 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Invalid: a text too short to be recognized.
         Refused: a file that `forget` does not delete.
     """
-    request, found, rows = await _look(memory, target)
+    request, found, rows = await _search(memory, target)
     has_git = await run_sync(memory.git.available)
     survey = await run_sync(RepositoryHistory(memory.disk.root).survey, request) if has_git else Survey(0)
     versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
     return Receipt(request.id, False, found, rows, survey, versions=versions)
 
 
-async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int]:
+async def _search(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int]:
     """Returns the request, every file with a copy, and the number of rows of the state."""
     request, runs = await resolve_target(memory, target)
-    request, found = await run_sync(_found, memory, request, runs)
+    request, found = await run_sync(_find_copies, memory, request, runs)
     rows = await memory.state.held(request)
     return request, found, sum(rows.values())
 
@@ -94,14 +94,14 @@ async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[
 async def forget(memory: Memory, target: ForgetTarget, *, history: bool = False) -> Receipt:
     """Deletes every copy and returns the receipt. Logs the name of each step.
 
-    With `history`, git's history is rewritten after a backup beside the workspace. Raises as `plan_forget` does, and
-    Refused, before anything has changed, if the history cannot be rewritten.
+    With `history`, git's history is rewritten, after a backup into the folder that contains the workspace. Raises as
+    `plan_forget` does, and Refused, before anything has changed, if the history cannot be rewritten.
     """
-    async with _alone(memory):
+    async with _exclusively(memory):
         await _resume(memory)
         if history and memory.disk.here:
             await run_sync(RepositoryHistory(memory.disk.root).check)
-        request, found, rows = await _look(memory, target)
+        request, found, rows = await _search(memory, target)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
         await run_sync(ForgetIntents(memory.files).write, intent)
@@ -114,7 +114,7 @@ async def finish(memory: Memory) -> list[Receipt]:
     if not await run_sync(ForgetIntents(memory.files).all):
         return []
     try:
-        async with _alone(memory):
+        async with _exclusively(memory):
             return await _resume(memory)
     except Conflict:
         return []
@@ -129,10 +129,10 @@ def unfinished_sentences(memory: Memory) -> list[str]:
 
 
 @asynccontextmanager
-async def _alone(memory: Memory) -> AsyncIterator[None]:
+async def _exclusively(memory: Memory) -> AsyncIterator[None]:
     held = await run_sync(memory.locks.try_exclusive, LOCK)
     if held is None:
-        raise Conflict("another `forget` is at work in this workspace; wait until it is done")
+        raise Conflict("another `forget` is running in this workspace; wait until it has finished")
     with held:
         yield
 
@@ -144,7 +144,7 @@ async def _resume(memory: Memory) -> list[Receipt]:
 # ---------------------------------------------------------------- finding
 
 
-def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
+def _find_copies(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
     """Returns the request with all data for carrying it out, and every file with a copy."""
     copies = Copies(memory.files)
     cuts = frozenset(request.window(cut) for cut in copies.cuts(runs)) if runs else frozenset()
@@ -164,7 +164,8 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
 
 
 KNOWN_FIRST, KNOWN_LAST = ("raw/", "knowledge/", "topics/"), ("archive/", "attachments/", "checkpoints/", ".local/")
-"""Folders whose files are listed first and last: people know their conversations and pages better than copies."""
+"""Folders whose files are listed first and last. Conversations and pages come before copies, because people know them
+better."""
 
 
 def _by_kind(copy: Copy) -> tuple[int, str]:
@@ -207,7 +208,7 @@ async def _perform(memory: Memory, intent: ForgetIntent, *, again: bool = False)
     left = [f"{copy.path}: {copy.stuck or 'found again'}" for copy in found]
     left += [kept] if kept else []
     left += [f".local/index/{name}: in use by another process, which deletes it when it closes it" for name in used]
-    left += await _named_so(memory, request)
+    left += await _ids_with_forgotten_words(memory, request)
     if memory.disk.here:
         log.info("forget: git")
         receipt = await _in_git(memory, intent, left)
@@ -294,8 +295,8 @@ def _erase_versions(memory: Memory, request: Forgotten) -> int:
 
 
 def _clean_trees(memory: Memory, request: Forgotten) -> None:
-    """Cleans the parts of checkpoints for programs, and their knowledge trees in git; trees that are copies are cleaned
-    as files."""
+    """Cleans the machine-readable parts of checkpoints, and their knowledge trees in git. Trees that are stored as
+    copies are cleaned as files."""
 
     def clean(path: str, data: bytes) -> bytes | None:
         return cleaned(path, data, request).data
@@ -307,11 +308,11 @@ def _clean_trees(memory: Memory, request: Forgotten) -> None:
         trees.clean(head.id, clean)
 
 
-async def _named_so(memory: Memory, request: Forgotten) -> list[str]:
+async def _ids_with_forgotten_words(memory: Memory, request: Forgotten) -> list[str]:
     """Returns a sentence for each conversation whose id has forgotten words: ids stay, because clients use them."""
     rows = await memory.state.sessions()
     return [
-        f"the id of conversation {row.session} holds it: a client knows it by that name; `forget --session` it"
+        f"the id of conversation {row.session} contains it, and a client uses this id; run `forget --session`"
         for row in rows
         if request.find(row.session, names=True)
     ]
@@ -411,7 +412,7 @@ def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) ->
         said.append("Git's history was rewritten: commits have new ids, and no object contains the forgotten words.")
     if receipt.backup:
         said.append(
-            f"The backup {receipt.backup} STILL HOLDS ALL OF IT. When you have seen that all is well, "
+            f"The backup {receipt.backup} STILL HOLDS ALL OF IT. When you have checked the result, "
             f"delete it: rm '{receipt.backup}'"
         )
     if past.commits:
@@ -419,15 +420,15 @@ def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) ->
         files = [one for one in past.paths if not any(other.startswith(f"{one}/") for other in past.paths)]
         holds = "holds" if not receipt.done else "still holds"
         said.append(
-            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(files)}). Whoever has "
-            "this repository can read it there. " + ("It is rewritten too." if history and not receipt.done else advice)
+            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(files)}). Anyone with this "
+            "repository can read it there. " + ("It will be rewritten." if history and not receipt.done else advice)
         )
     elif not receipt.rewritten and not receipt.left:
         said.append("Git's history does not hold it.")
     for remote in past.remotes:
         said.append(
-            f"What was pushed to the remote {remote!r} stays there: after --history, `git push --force --all {remote}` "
-            f"and `git push --force --tags {remote}`, and ask its host to delete what it keeps."
+            f"Commits pushed to the remote {remote!r} stay there: after --history, `git push --force --all {remote}` "
+            f"and `git push --force --tags {remote}`, and ask its host to delete its copies."
         )
     return said
 

@@ -227,8 +227,8 @@ def _with(request: Forgotten, texts: Iterable[str]) -> Forgotten:
 # ---------------------------------------------------------------- stored secrets
 
 _OWN_KEYS = re.compile(rf"{re.escape(LOCAL)}/(?:[a-z-]{{1,20}}token|installs/.*)|\.git(?:ignore|attributes)")
-"""Files that are not searched: tokens of our own servers, and backups of clients' settings, whose keys the clients
-need."""
+"""Files that are not searched: tokens of this program's servers, and backups of clients' settings, which contain keys
+that the clients need."""
 
 
 @dataclass(frozen=True, slots=True)

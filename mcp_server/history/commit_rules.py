@@ -1,10 +1,11 @@
 """Rules for commits: which files are refused, how changes are grouped, and how the messages read.
 
-Refused are secrets, unresolved conflicts, a MEMORY.md over its cap, and changes of closed conversations. The rules hold
-for every file, whoever wrote it. Refused files are named and left out of the commit; the other files are committed.
+The rules refuse secrets, unresolved conflicts, a MEMORY.md over its cap, and changes of closed conversations. They
+apply to every file, no matter who wrote it. Refused files are reported and left out of the commit; the other files are
+committed.
 
-A message is `TYPE: what`, a line per file, then the conversations. It is written without an LLM; an LLM may word it
-better (`request`), and its answer is used only in the requested form (`read_answer`).
+A message is `TYPE: what`, a line per file, then the conversations. It is written without an LLM. An LLM may then
+improve the wording (`request`); its answer is used only if it has the requested form (`read_answer`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mcp_server.text.markdown import marked_line, may_be_marked, split_front_mat
 from mcp_server.text.redaction import redact, secrets
 
 WARN_LINES, MOST_LINES = 180, 220
-"""Lines of MEMORY.md above which there is a warning, and above which it is not committed."""
+"""Numbers of lines of MEMORY.md above which there is a warning, and above which it is not committed."""
 
 CONVERSATIONS = "raw/conversations/"
 PROJECT_MAP = "knowledge/projects/_map.yaml"
@@ -42,17 +43,19 @@ def refusal(
     """
     if is_sealed(path, before) and after != before and not forgetting:
         did = "deleted" if after is None else "changed"
-        return f"a sealed conversation was {did}; `git restore` brings it back, `context-manager forget` is for this"
+        return (
+            f"a sealed conversation was {did}; undo it with `git restore`; to remove text, use `context-manager forget`"
+        )
     if after is None:
         return None
     if before is None and secrets(path):
-        return "its name holds a secret; give it another one"
+        return "its name holds a secret; rename it"
     return (None if redacted else _secret(after, before)) or _broken(path, after)
 
 
 def _secret(after: str, before: str | None) -> str | None:
-    """Returns the refusal of a new secret. A secret that is already in the last commit is known to its owner and
-    allowed."""
+    """Returns the refusal of a new secret. A secret that is already in the last commit is allowed, because its owner
+    knows about it."""
     found = secrets(after)
     known = {before[one.start : one.end] for one in secrets(before)} if found and before else set()
     new = [one for one in found if after[one.start : one.end] not in known]
@@ -64,7 +67,7 @@ def _secret(after: str, before: str | None) -> str | None:
 
 def _broken(path: str, after: str) -> str | None:
     if may_be_marked(path) and (line_marked := marked_line(after)):
-        return f"line {line_marked} begins an unresolved conflict; keep what is right and delete the markers"
+        return f"line {line_marked} begins an unresolved conflict; keep the right lines and delete the markers"
     if path == MEMORY and (lines := _lines(after)) > MOST_LINES:
         return f"it has {lines} lines, at most {MOST_LINES} are committed; `context-manager prune --strategy memory`"
     return None
@@ -93,20 +96,22 @@ Type = Literal["conversation", "memory", "identity", "maintenance", "explore", "
 TYPES: tuple[Type, ...] = get_args(Type)
 
 SUBJECT, LINE = 72, 120
-"""Characters of a subject, and of a quotation in the body."""
+"""Maximum number of characters of a subject, and of a quotation in the body."""
 MOST_FILES, MOST_QUOTES, MOST_SESSIONS = 20, 8, 5
 REPEATING = re.compile(r"knowledge/(?:memory/MEMORY|journal/[^/]+|(?:people|projects)/_\w+)\.(?:md|yaml)")
-"""Files that repeat lines of other files, or map names: next to those, a message only names them."""
+"""Files that repeat lines of other files, or that map names. In a message with other files, they are only named, not
+quoted."""
 ANSWER_TOKENS = 100
 DIFF_CHARACTERS = 4000
-"""Characters of a diff that an LLM is shown."""
+"""Maximum number of characters of a diff in a request to an LLM."""
 LONGEST_COMPARED = 200_000
-"""Characters from which a file's changed lines are only counted: comparing takes too long."""
+"""For a file with more characters, only the sets of its old and new lines are compared, because a diff takes too
+long."""
 
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 _DATE = re.compile(r"^\d{4}-\d\d-\d\d:?\s+")
 _TRAILERS = ("Session:", FORGET)
-"""Lines with a meaning for programs; only our own messages may have them."""
+"""Beginnings of lines that programs read. Such lines are removed from an LLM's answer."""
 _SETTINGS = ("memory-config.yaml", "lexicon.yaml", ".gitignore", ".gitattributes", ".gitmodules")
 
 
@@ -183,8 +188,8 @@ def message(kind: Type, changes: Sequence[FileChange]) -> str:
 
 
 def trailers(changes: Iterable[FileChange]) -> list[str]:
-    """Returns an empty line and a `Session: PATH` for every conversation that the changes come from; empty without
-    any."""
+    """Returns an empty line and a line `Session: PATH` for every conversation that the changes come from; an empty list
+    if there is none."""
     found: dict[str, None] = {}
     for change in changes:
         if change.path.startswith(CONVERSATIONS):
@@ -247,7 +252,7 @@ def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str |
 def _changed_lines(change: FileChange) -> _Lines:
     """Returns the lines that a change adds and removes. Leaves out front matter, which changes with every write."""
     if change.path.startswith(CONVERSATIONS):
-        return [], []  # what was said is in the file itself
+        return [], []  # the file itself contains the messages
     before, after = _body(change.before), _body(change.after)
     if max(len(change.before or ""), len(change.after or "")) > LONGEST_COMPARED:
         old, new = set(before), set(after)
@@ -262,7 +267,8 @@ def _changed_lines(change: FileChange) -> _Lines:
 
 
 def _body(text: str | None) -> list[str]:
-    """Returns the lines of a text; marks of older versions do not count as a change."""
+    """Returns the lines of a text. Source marks in the form of older versions are converted, so that this form does not
+    count as a change."""
     return [line for line in remarked(split_front_matter(text).body).split("\n") if line.strip()] if text else []
 
 
@@ -307,7 +313,8 @@ def _file_lines(change: FileChange, lines: _Lines, quoted: bool) -> list[str]:
 
 
 def _printable(path: str) -> str:
-    """Returns a path without line breaks. A file of the user may have any name, and a line of a message a meaning."""
+    """Returns a path with unprintable characters replaced. A user's file may have any name, and a line break in it
+    could add a trailer to the message."""
     return "".join(one if one.isprintable() else "�" for one in path)
 
 

@@ -75,7 +75,7 @@ class Swept:
 
 async def export_history(memory: Memory) -> str | None:
     """Brings the repository of `git.export_folder` up to date with the history of a memory on PostgreSQL, and returns
-    its last commit; None if another process does so now."""
+    its last commit; None if another process is exporting."""
     knobs = memory.settings.git
     held = await run_sync(memory.locks.try_exclusive, "git export")
     if held is None or knobs.export_folder is None:
@@ -85,7 +85,7 @@ async def export_history(memory: Memory) -> str | None:
 
 
 async def commit_changes(memory: Memory, *, ask: bool = True) -> Swept:
-    """Commits all changed files in `OURS`, one commit for each type. `ask`: an LLM may word the messages.
+    """Commits all changed files in `OURS`, one commit for each type. `ask`: an LLM may write the messages.
 
     If git refuses, the result's `note` says why, and the next round tries again.
     """
@@ -146,7 +146,8 @@ async def _swept(memory: Memory, ask: bool) -> Swept:
 
 
 async def _message(memory: Memory, kind: Type, group: Sequence[FileChange], ask: bool) -> str:
-    """Returns the commit message: the LLM's if there is an LLM and its answer is usable, else ours. Holds no lock."""
+    """Returns the commit message: the LLM's if there is an LLM and its answer is usable, else that of `message`. Holds
+    no lock."""
     if ask and memory.llm is not None and kind != "conversation":
         try:
             prompt = request(memory.templates("commit_message"), kind, group)
@@ -181,7 +182,8 @@ Kind = Literal["milestone", "before", "extract"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CAUGHT_UP_DAYS = 35
-"""Days back in which days without a tag are searched. A machine that was off for longer has no tags for that time."""
+"""Days without a tag are searched this number of days back. A machine that was off for longer has no tags for that
+time."""
 
 TAGGED = "tagged"
 """Key of the state: the day of the last search."""
@@ -190,7 +192,7 @@ _NAME = re.compile(r"[^\W_][\w.-]*", re.ASCII)
 
 
 async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
-    """Names the present state of the memory, including changes that are not committed yet.
+    """Tags the present state of the memory. Commits uncommitted changes first.
 
     Raises:
         Invalid: no such kind, or a name that git does not accept.
@@ -202,14 +204,14 @@ async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
         raise Invalid(f"a tag is one of {', '.join(KINDS)}, not {kind!r}")
     name = "-".join(name.split())
     if not _NAME.fullmatch(name):
-        raise Invalid(f"{name!r} is no name for a tag; use letters, digits, '-', '_' and '.'")
+        raise Invalid(f"{name!r} is not a valid name for a tag; use letters, digits, '-', '_' and '.'")
     if kinds := redact(f"{name}\n{note}").kinds:
         raise Refused(f"this holds a secret ({', '.join(kinds)}), and a tag stays in git; leave it out")
     await run_sync(memory.git.check_free)
     await commit_changes(memory)
     head = await run_sync(memory.git.head)
     if head is None:
-        raise NotFound("nothing was committed yet, so there is nothing to name")
+        raise NotFound("nothing was committed yet, so there is nothing to tag")
     whole = f"{TAG_PREFIX}{kind}/{name}"
     async with memory.locks.git():
         await run_sync(memory.git.tags.create, whole, head, note)

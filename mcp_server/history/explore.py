@@ -33,15 +33,16 @@ from mcp_server.storage.ports import History
 from mcp_server.text.redaction import secrets
 
 LOCAL, MAKING = ".local", ".making"
-"""Endings beside the folder NAME: the branch's own state while it is made, and the mark that it is unfinished."""
+"""Suffixes for paths next to the folder NAME: the branch's own state while it is made, and the mark that it is
+unfinished."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 
 @dataclass(frozen=True, slots=True)
 class BranchFolders:
-    """A kind of branch. `type` is that of its commits, and begins its names and folders (`explore/`); messages use
-    `noun` and `command`."""
+    """A kind of branch. `type` is the type of its commits, and the prefix of its branch names and folders (`explore/`).
+    Messages use `noun` and `command`."""
 
     type: Type
     noun: str
@@ -54,7 +55,9 @@ class BranchFolders:
     async def check(self, memory: Memory, name: str) -> None:
         """Raises Invalid if the name is not valid, Unavailable if git is missing or busy."""
         if not _NAME.fullmatch(name) or name.endswith((".lock", LOCAL, MAKING, ".")) or ".." in name or secrets(name):
-            raise Invalid(f"{name!r} is no name for the {self.noun}; use small letters, digits, '-', '_' and '.'")
+            raise Invalid(
+                f"{name!r} is not a valid name for the {self.noun}; use small letters, digits, '-', '_' and '.'"
+            )
         await run_sync(memory.git.check_free)
 
     @asynccontextmanager
@@ -65,7 +68,7 @@ class BranchFolders:
         """
         await self.check(memory, name)
         await self.clear(memory)
-        taken = Conflict(f"there is the {self.noun} {name!r} already; merge or drop it, or choose another name")
+        taken = Conflict(f"the {self.noun} {name!r} exists already; merge or drop it, or choose another name")
         held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
         if held is None:
             raise taken
@@ -74,7 +77,7 @@ class BranchFolders:
             async with memory.locks.git():
                 head = await run_sync(memory.git.head)
                 if head is None:
-                    raise NotFound("nothing was committed yet, so there is nothing to begin from")
+                    raise NotFound("nothing was committed yet, so a branch cannot be created")
                 known = await run_sync(memory.git.worktrees.branches, self.prefix)
                 if place.exists() or any(one.name == self.prefix + name for one in known):
                     raise taken
@@ -147,7 +150,7 @@ class BranchFolders:
 
 
 def beside(place: Path, ending: str) -> Path:
-    """Returns the place next to the folder of a branch with an ending: LOCAL or MAKING."""
+    """Returns the path of a branch's folder with a suffix: LOCAL or MAKING."""
     return place.with_name(place.name + ending)
 
 
@@ -189,7 +192,7 @@ async def create(memory: Memory, name: str) -> Exploration:
     Raises:
         Invalid: `name` is not valid for a branch.
         Conflict: an exploration of this name exists.
-        Refused: changes from another machine wait for approval; in the new folder they would have effect.
+        Refused: changes from another machine wait for approval; in the new folder they would take effect.
         Unavailable: git is missing.
     """
     await EXPLORATIONS.check(memory, name)
@@ -239,7 +242,7 @@ async def drop(memory: Memory, name: str) -> Dropped:
 
 
 async def drop_old(memory: Memory) -> list[Dropped]:
-    """Drops every expired exploration and returns those. Logs why if one cannot be dropped."""
+    """Drops the expired explorations, and returns those that were dropped. Logs why if one cannot be dropped."""
     if not await run_sync(memory.git.worktrees.any, EXPLORATIONS.prefix):
         return []
     now = memory.clock()

@@ -3,12 +3,12 @@
     when    did I learn X               the commits that added or removed a text
     where   did this come from          the lines with a text, their authors, and the conversations
     diff    what changed                in knowledge between two moments, by file and line
-    today   what did I learn today      the same since midnight, committed or not
+    today   what did I learn today      the changes since midnight, committed or not
     show    a commit                    its message and its changes
     blame   a file, line by line
 
-`revert` reverts the knowledge changes of a commit with a new commit. `read(at=…)` returns a file at a moment, `tag`
-names a state. Conversations are left out: `search` covers them.
+`revert` reverts the knowledge changes of a commit with a new commit. `read(at=…)` returns an earlier version of a file,
+and `tag` names a state. Conversations are left out: `search` covers them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")
 """The folders and files that history covers."""
 
 MOST_LINES = 20
-"""Lines that `where` traces."""
+"""Maximum number of lines that `where` traces."""
 
 _PLACE = re.compile(r"(.+?):(\d+)(?:-(\d+))?")
 
@@ -60,7 +60,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A present line, the commit that wrote it, and its source: the turns that it names itself, else the conversations
+    """A current line, the commit that wrote it, and its sources: the turns that the line names, else the conversations
     that the commit names."""
 
     path: str
@@ -113,7 +113,7 @@ async def where(memory: Memory, what: str) -> list[Origin]:
         return await blame(memory, *place)
     places = await run_sync(_lines_saying, memory, what)
     if not places:
-        raise NotFound(f"no line of knowledge says {what!r}; `search` finds what says it in other words")
+        raise NotFound(f"no line of knowledge contains {what!r}; `search` also finds other wordings")
     found: list[Origin] = []
     for file, numbers in places.items():
         found += await _origins(memory, file, [(number, number) for number in numbers])
@@ -133,11 +133,12 @@ async def blame(memory: Memory, path: str, start: int | None = None, end: int | 
 
 
 async def diff(memory: Memory, since: str = "1 week ago", until: str | None = None, path: str | None = None) -> Changed:
-    """Returns what changed in knowledge since a moment, commit or tag, until another or now, committed or not."""
+    """Returns the changes of knowledge from `since` to `until`, each a time, a commit or a tag. Without `until`, to
+    now, including uncommitted changes."""
     now = memory.clock().astimezone(ZoneInfo(memory.timezone))
     begun = moment(since, now, end=False)
     old = await run_sync(memory.git.past.at, begun) if begun else await run_sync(memory.git.commit_at, since)
-    if old is None:  # from the beginning, without the files that every memory begins with
+    if old is None:  # the beginning, without the files that every new memory has
         old = await run_sync(memory.git.past.beginning, BEGINNING)
     new = await run_sync(memory.git.commit_at, until) if until else await run_sync(memory.git.tree_now, KNOWLEDGE)
     paths = [memory.files.relative(path)] if path else KNOWLEDGE
@@ -147,7 +148,7 @@ async def diff(memory: Memory, since: str = "1 week ago", until: str | None = No
 
 
 async def show(memory: Memory, commit: str) -> Changed:
-    """Returns a commit's author, time, message and changes. Of conversations only the files are named."""
+    """Returns a commit's author, time, message and changes. For conversations, only the file names are included."""
     found = await run_sync(memory.git.past.commit, commit)
     parents = await run_sync(memory.git.past.parents, found.id)
     old = parents[0] if parents else None
@@ -167,13 +168,13 @@ def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
         else:
             lines.append(f"- {at}: {one.what} {one.path}{commit}")
         lines += [f"  from {source}" for source in one.sources]
-    return neutralise("\n".join(lines) or "nothing was found; `search` looks into conversations, too")
+    return neutralise("\n".join(lines) or "nothing was found; `search` also searches conversations")
 
 
 async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> list[Origin]:
     try:
         blamed = await run_sync(memory.git.past.blame, path, ranges)
-    except NotFound:  # git does not know the file yet
+    except NotFound:  # the file was not committed yet
         lines = (await run_sync(memory.files.read_text, path)).split("\n")
         numbers = (number for first, last in ranges for number in range(first, last + 1))
         blamed = [(number, lines[number - 1], None) for number in numbers]
@@ -225,15 +226,16 @@ def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:
 
 
 def _verb(needle: str, before: str, after: str) -> str:
-    """Returns how a change concerns a text, in words; empty if it contains the text as often as before."""
+    """Returns in words how a change affects a text; an empty string if the file contains the text as often as
+    before."""
     was, now = before.lower().count(needle), after.lower().count(needle)
     if was == now:
         return ""
     if not was:
-        return "came into"
+        return "added to"
     if not now:
-        return "went from"
-    return "is more often in" if now > was else "is less often in"
+        return "removed from"
+    return "occurs more often in" if now > was else "occurs less often in"
 
 
 def _signed(count: int, sign: str) -> str:
@@ -241,7 +243,7 @@ def _signed(count: int, sign: str) -> str:
 
 
 MAX_REVERTS_READ = 200
-"""The newest reverts that are considered."""
+"""Maximum number of reverts that are read, the newest ones."""
 
 
 def reverts(memory: Memory) -> Mapping[str, Commit]:
@@ -278,7 +280,9 @@ async def revert_revert(memory: Memory, what: str, caller: Caller, *, apply: boo
             return by[commit.id].id
         if any(one.id == commit.id for one in by.values()):
             return commit.id
-        raise NotFound(f"{what[:10]} ({commit.subject}) was not taken back; `context-manager history revert` does that")
+        raise NotFound(
+            f"{what[:10]} ({commit.subject}) was not reverted; `context-manager history revert` reverts a commit"
+        )
 
     return await revert(memory, await run_sync(asked), caller, apply=apply)
 
@@ -297,8 +301,8 @@ class Reverted:
     def markdown(self) -> str:
         head = f"{self.reverts[:10]} ({self.subject})"
         if not self.paths:
-            return neutralise(f"nothing to do: what {head} changed in knowledge is gone already, or was no knowledge")
-        done = f"taken back: {head}; undo: revert {self.commit[:10]}" if self.commit else f"would take back {head}"
+            return neutralise(f"nothing to do: {head} changed no knowledge, or its changes are gone already")
+        done = f"reverted: {head}; undo: revert {self.commit[:10]}" if self.commit else f"would revert {head}"
         files = [f"{counted(len(self.paths), 'file')}:", *(f"- {path}" for path in self.paths)]
         return neutralise("\n".join([done, *files, "```diff", self.diff, "```"]))
 
@@ -306,8 +310,8 @@ class Reverted:
 async def revert(
     memory: Memory, commit: str, caller: Caller, *, apply: bool = False, only: Sequence[str] = ()
 ) -> Reverted:
-    """Returns what reverting a commit would change; with `apply` does it. `only` are the files and folders to revert;
-    without any, all are.
+    """Returns what reverting a commit would change; with `apply`, reverts it. `only` are the files and folders to
+    revert; if it is empty, all are reverted.
 
     Raises:
         NotFound: no such commit, or it changed nothing in `only`.
@@ -329,10 +333,10 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool, only: 
     commit = git.past.commit(revision)
     parents = git.past.parents(commit.id)
     if len(parents) > 1:
-        raise Refused(f"{commit.id[:10]} joins two lines of history; revert the commits that it brought, one by one")
+        raise Refused(f"{commit.id[:10]} is a merge commit; revert the commits that it merged, one by one")
     head = git.head()
     if head is None:
-        raise NotFound("nothing was committed yet; there is nothing to take back")
+        raise NotFound("nothing was committed yet; there is nothing to revert")
     contested: set[str] = set()
     resolve = resolver(memory, head, commit.id, contested)
     parent = parents[0] if parents else git.past.empty_tree()
@@ -345,7 +349,7 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool, only: 
     if only and not plan.changed:
         places = ", ".join(only)
         raise NotFound(
-            f"{commit.id[:10]} changed nothing in {places} that can be reverted; without a path, all is shown"
+            f"{commit.id[:10]} changed nothing in {places} that can be reverted; without a path, all changes are shown"
         )
     if contested.intersection(plan.changed):
         names = ", ".join(sorted(contested.intersection(plan.changed))[:3])
@@ -370,8 +374,8 @@ def _check(memory: Memory, plan: MergePlan, caller: Caller) -> None:
     """Raises Refused if the caller may not change one of the files, or if the revert brings forgotten text back."""
     for path, (_, new) in plan.changed.items():
         if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(path):
-            raise Refused(f"{path} is for the user's own hand; they run `context-manager history revert` themselves")
+            raise Refused(f"only the user may change {path}; ask the user to run `context-manager history revert`")
         data = memory.git.merging.content(path, new)
         text = None if data is None else data.decode("utf-8", "surrogateescape")
         if text is not None and memory.forgotten.document(path, text) != text:
-            raise Refused(f"{path} would bring back what was forgotten on request (forgotten.jsonl)")
+            raise Refused(f"{path} would bring back text that was forgotten on request (forgotten.jsonl)")

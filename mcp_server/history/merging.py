@@ -36,23 +36,24 @@ def is_incoming(proposal: Proposal) -> bool:
 
 
 def held_paths(memory: Memory) -> frozenset[str]:
-    """Returns the files whose incoming changes wait. Until then this machine's version is not committed."""
+    """Returns the files whose incoming changes wait for approval. This machine's versions of these files are not
+    committed meanwhile."""
     return frozenset(one.path for one in Pending(memory.files).all() if is_incoming(one))
 
 
 def hold(memory: Memory, plan: MergePlan, remote: str) -> frozenset[str]:
-    """Writes a proposal for each file of the plan whose change must wait, and returns the files' paths.
+    """Writes a proposal for each file of the plan whose change needs approval, and returns the paths of these files.
 
     Call it under `locks.files()`.
     """
     pending = Pending(memory.files)
     known = {one.path for one in pending.all() if is_incoming(one)}
     asked = memory.settings.knowledge.approve
-    held = {path for path in plan.changed if path in known or (asked and _waits(memory, path))}
+    held = {path for path in plan.changed if path in known or (asked and _needs_approval(memory, path))}
     for path in sorted(held - known):
         number = f"sync_{sha256(_data(path)).hexdigest()[:8]}"
         fact = {"action": ACTION, "base": plan.changed[path][0]}
-        pending.add(Proposal(number, memory.clock(), path, fact, hash_of(_here(memory, path)), by=remote))
+        pending.add(Proposal(number, memory.clock(), path, fact, hash_of(_local_text(memory, path)), by=remote))
     return frozenset(held)
 
 
@@ -64,7 +65,7 @@ def settle(memory: Memory) -> list[Proposal]:
     """
     waiting: list[Proposal] = []
     for proposal in filter(is_incoming, Pending(memory.files).all()):
-        if _here(memory, proposal.path) == _there(memory, proposal.path):
+        if _local_text(memory, proposal.path) == _committed_text(memory, proposal.path):
             release(memory, proposal)
         else:
             waiting.append(proposal)
@@ -73,16 +74,17 @@ def settle(memory: Memory) -> list[Proposal]:
 
 
 def ignored_settings(memory: Memory) -> list[str]:
-    """Returns the settings in the last commit that this machine ignores, because each machine has its own."""
+    """Returns the settings in the last commit that this machine ignores, because each machine has its own values for
+    them."""
     try:
-        return sorted(machine_settings(load(_there(memory, SETTINGS) or "", SETTINGS)))
+        return sorted(machine_settings(load(_committed_text(memory, SETTINGS) or "", SETTINGS)))
     except ContextManagerError:
         return []
 
 
 def shown(memory: Memory, proposal: Proposal) -> tuple[str, str]:
     """Returns the diff that `accept` would make; if it is empty, also the reason."""
-    before, after = _here(memory, proposal.path), _accepted(memory, proposal)
+    before, after = _local_text(memory, proposal.path), _accepted(memory, proposal)
     if before == after:
         return "", "the file already has this content"
     return difference(before or "", after or "", proposal.path), ""
@@ -94,7 +96,7 @@ def accept(memory: Memory, proposal: Proposal) -> str:
     Call it under `locks.files()` and `locks.git()`.
     """
     path = proposal.path
-    before, after = _here(memory, path), _accepted(memory, proposal)
+    before, after = _local_text(memory, path), _accepted(memory, proposal)
     diff = difference(before or "", after or "", path)
     if after is None and before is not None:
         memory.files.remove(path)
@@ -110,9 +112,9 @@ def _accepted(memory: Memory, proposal: Proposal) -> str | None:
     """Returns the file's text after `accept`, None if the file is deleted. Raises Refused for a proposal that this
     module did not write."""
     path = proposal.path
-    if not _waits(memory, path):
+    if not _needs_approval(memory, path):
         raise Refused(f"{path} is not a file whose incoming changes wait; reject {proposal.id}")
-    here, there = _here(memory, path), _there(memory, path)
+    here, there = _local_text(memory, path), _committed_text(memory, path)
     entry = proposal.fact.get("base") or ""
     base = _text_or_none(memory.git.merging.content(path, entry))
     if here is None or there is None or here == base:
@@ -122,7 +124,8 @@ def _accepted(memory: Memory, proposal: Proposal) -> str | None:
 
 
 def release(memory: Memory, proposal: Proposal) -> None:
-    """Lets git compare the file again, then drops the proposal. The next commit takes this machine's version.
+    """Makes git compare the file with its last commit again, then drops the proposal. The next commit contains this
+    machine's version.
 
     Call it under `locks.files()` and `locks.git()`.
     """
@@ -130,11 +133,11 @@ def release(memory: Memory, proposal: Proposal) -> None:
     Pending(memory.files).remove(proposal.id)
 
 
-def _waits(memory: Memory, path: str) -> bool:
-    return any(is_for_own_hand(one) or one.casefold() == SETTINGS for one in (path, _real(memory, path)))
+def _needs_approval(memory: Memory, path: str) -> bool:
+    return any(is_for_own_hand(one) or one.casefold() == SETTINGS for one in (path, _resolved(memory, path)))
 
 
-def _real(memory: Memory, path: str) -> str:
+def _resolved(memory: Memory, path: str) -> str:
     """Returns the path behind symbolic links, which an earlier push may have brought."""
     try:
         return memory.files.relative(path)
@@ -142,14 +145,14 @@ def _real(memory: Memory, path: str) -> str:
         return path
 
 
-def _here(memory: Memory, path: str) -> str | None:
+def _local_text(memory: Memory, path: str) -> str | None:
     try:
         return _text_or_none(memory.files.read_bytes(path))
     except NotFound:
         return None
 
 
-def _there(memory: Memory, path: str) -> str | None:
+def _committed_text(memory: Memory, path: str) -> str | None:
     return _text_or_none(memory.git.merging.committed(path))
 
 
@@ -209,7 +212,7 @@ async def retried(memory: Memory, work: Callable[[], T | None]) -> T:
             continue
         if done is not None:
             return done
-    raise Unavailable("the branch keeps changing meanwhile; try again")
+    raise Unavailable("the branch keeps changing; try again")
 
 
 def _joined(
@@ -220,7 +223,7 @@ def _joined(
     git.check_free()
     ours = git.head()
     if ours is None:
-        raise Unavailable("nothing was committed here yet; `git checkout` the other branch instead")
+        raise Unavailable("nothing was committed here yet; use `git checkout` for the other branch instead")
     base = merger.base(ours, theirs)
     if theirs in (base, begun):
         return None, []
@@ -232,7 +235,7 @@ def _joined(
         return None, []
     foreign: list[str] = []
     if remote:  # other machines must not write into `.local/`
-        foreign = sorted(path for path in plan.changed if _real(memory, path).split("/")[0].casefold() == LOCAL)
+        foreign = sorted(path for path in plan.changed if _resolved(memory, path).split("/")[0].casefold() == LOCAL)
     cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside | dict.fromkeys(foreign))
     refuse_staged(memory, cleaned)
     held = hold(memory, cleaned, remote) if remote else frozenset()
@@ -270,7 +273,7 @@ def resolver(
             bodies = [split_front_matter(_text(data)).body for data in (one, other)]
             if base is not None or bodies[0].startswith(bodies[1]):
                 return one
-            if bodies[1].startswith(bodies[0]):  # theirs continues ours
+            if bodies[1].startswith(bodies[0]):  # the other version continues ours
                 return other
         if is_transcript or b"\0" in one or b"\0" in other:  # keep both
             if beside is not None:

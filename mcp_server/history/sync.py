@@ -1,4 +1,4 @@
-"""Sync: brings this memory and its copy on another machine together, through a git remote.
+"""Sync: synchronizes this memory with its copies on other machines, through a git remote.
 
 Local changes are committed, the remote's are fetched and merged (`merging`), and the result is pushed, never by force.
 If another machine pushes in between, this is repeated. Without a network, local changes are still committed. Another
@@ -24,7 +24,7 @@ from mcp_server.text.prose import counted
 
 
 async def take_in(memory: Memory) -> int:
-    """Reads transcripts that the state does not know yet and returns how many. `status` names unreadable ones."""
+    """Reads transcripts that the state does not know yet and returns how many. `status` reports unreadable ones."""
     known = {row.path for row in await memory.state.sessions()}
     taken = 0
     for path in await run_sync(lambda: sorted(set(memory.transcripts.all()) - known)):
@@ -51,9 +51,9 @@ class Synced:
     """The result of a sync.
 
     `committed` are the commits of local changes, `received` is the number of commits from the remote, `changed` are the
-    files that changed here, `contested` those that now contain both versions. `waiting` and `refused` are sentences
-    about incoming changes without effect: changes that wait for approval, and changes of this machine's own settings
-    and files, and symbolic links.
+    files that changed here, and `contested` the files that now contain both versions. `waiting` are sentences about
+    incoming changes that wait for approval. `refused` are sentences about incoming changes that are ignored: of this
+    machine's own settings and files, and symbolic links.
     """
 
     remote: str
@@ -76,13 +76,13 @@ class Synced:
         ]
         lines += [f"- {path}: edited on both sides; the file contains both versions" for path in self.contested]
         lines += [f"- waits for your approval: {said}" for said in self.waiting]
-        lines += [f"- not taken over: {said}" for said in self.refused]
+        lines += [f"- ignored: {said}" for said in self.refused]
         lines += [f"- left out: {said}" for said in self.left_out]
         return "\n".join(lines)
 
 
 async def sync(memory: Memory, remote: str | None = None) -> Synced:
-    """Brings this copy and the remote's together. `remote` defaults to `git.remote`, else to the only remote.
+    """Synchronizes this copy with the remote. `remote` defaults to `git.remote`, else to the only remote.
 
     Raises:
         NotFound: no such remote, or none at all.
@@ -117,7 +117,7 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
         waiting = await run_sync(merging.settle, memory)
     refused = sorted({sentence for one in joined for sentence in one.refused})
     if ignored := await run_sync(merging.ignored_settings, memory):
-        refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: such settings belong to each machine")
+        refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: each machine has its own values for these settings")
     return Synced(
         name,
         branch,
@@ -148,7 +148,7 @@ async def push_if_wanted(memory: Memory) -> str:
     if apart is not None and apart[0] == 0:
         return ""
     if await run_sync(memory.git.remote.push, name, branch) == "behind":
-        return f"{name} has commits that are not here; `context-manager sync` brings both together"
+        return f"{name} has commits that are not here; `context-manager sync` merges both"
     return ""
 
 

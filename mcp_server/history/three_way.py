@@ -1,8 +1,8 @@
 """Merges two versions of a file without losing anything of either, and without conflict markers.
 
-A change of one side is taken. If both sides changed a place, the added lines of both are kept under their headings, and
-a line that both edited is kept twice, each with the day of its version. Front matter is merged by field, lists for
-programs (`anchors.yaml`, `*.jsonl`) by entry.
+A change by only one side is applied. If both sides changed the same place, the lines that either side added are kept
+under their headings. A line that both edited is kept twice, each version with its day. Front matter is merged by field,
+machine-readable lists (`anchors.yaml`, `*.jsonl`) by entry.
 
 `git merge-file` cannot replace the comparison of the three versions: it needs git and files, while knowledge is also
 merged where git is missing, and its conflicts come back as marked text that would have to be parsed.
@@ -39,7 +39,7 @@ def pieces(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> I
     """Yields the three versions in runs, in order; lines that all three share are runs of their own. (diff3: Khanna,
     Kunal, Pierce, "A Formal Investigation of Diff3", 2007)"""
     at_base = at_ours = at_theirs = 0
-    for start, end, in_ours, in_theirs in _agreed(base, ours, theirs):
+    for start, end, in_ours, in_theirs in _runs_in_all(base, ours, theirs):
         between = Piece(tuple(base[at_base:start]), tuple(ours[at_ours:in_ours]), tuple(theirs[at_theirs:in_theirs]))
         if between.base or between.ours or between.theirs:
             yield between
@@ -49,12 +49,14 @@ def pieces(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> I
 
 
 def common(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Returns the lines that two versions share, in order: the base if there is no common ancestor."""
+    """Returns the lines that two versions share, in order. They serve as the base if there is no common ancestor."""
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     return [line for block in matcher.get_matching_blocks() for line in ours[block.a : block.a + block.size]]
 
 
-def _agreed(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+def _runs_in_all(
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
+) -> Iterator[tuple[int, int, int, int]]:
     """Yields (start, end, start in ours, start in theirs) of each run of the base that both sides kept, and of the
     end."""
     kept = SequenceMatcher(None, base, ours, autojunk=False).get_matching_blocks()
@@ -73,7 +75,7 @@ def _agreed(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> 
 
 
 ALIKE = 0.5
-"""`difflib`'s ratio at which a line counts as an edit of another one."""
+"""Minimum `difflib` ratio at which a line counts as an edit of another line."""
 
 _HEADING = re.compile(r"#{1,6}\s")
 _BULLET = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?)(.*)", re.DOTALL)
@@ -130,12 +132,12 @@ def _merged_lines(
         if path.endswith(".md") and not path.startswith("knowledge/journal/"):
             for pair in edits:
                 dated |= {line: _dated(line, day) for line, day in zip(pair, days, strict=True)}
-        lines += _together(piece, came, other, dated)
+        lines += _joined_changes(piece, came, other, dated)
     return _each_item_once(lines) if path == "anchors.yaml" else lines, contested
 
 
 def _without_added_twice(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Returns their lines without those that our side has added too, even in another place."""
+    """Returns the lines of `theirs` without those that `ours` has added too, even in another place."""
     started = Counter(base)
     twice = (Counter(ours) - started) & (Counter(theirs) - started)
     kept: list[str] = []
@@ -157,15 +159,16 @@ def _changes(piece: Piece) -> tuple[list[str], list[str], list[str]]:
 
 
 def _edits(gone: Sequence[str], came: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns (ours, theirs) for each line that both sides replaced by another one."""
+    """Returns (ours, theirs) for each line that both sides replaced by another line."""
     if len(gone) == len(came) == len(other) == 1:
         return [(came[0], other[0])]
     similar = [[get_close_matches(line, new, n=1, cutoff=ALIKE) for new in (came, other)] for line in gone]
     return [(one[0], two[0]) for one, two in similar if one and two]
 
 
-def _together(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Mapping[str, str]) -> list[str]:
-    """Returns ours without the lines that they removed and with those that they added, each under its heading."""
+def _joined_changes(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Mapping[str, str]) -> list[str]:
+    """Returns our lines without those that the other side removed, and with those that it added, each under its
+    heading."""
     base, theirs = set(piece.base), set(piece.theirs)
     lines = [line for line in piece.ours if not line.strip() or line not in base or line in theirs]
     added, heading = set(other), ""
@@ -220,7 +223,8 @@ def _dated(line: str, day: str) -> str:
 
 
 def _as_comments(piece: Piece, day: str) -> list[str]:
-    """Keeps our value of a setting and adds theirs as a comment. Keys that only they have are added."""
+    """Returns our lines of settings, with the other side's values of the same keys as comments. Keys that only the
+    other side has are added."""
     gone, _, other = _changes(piece)
     keys = {_key(line) for line in piece.ours}
     removed = {line for line in piece.base if line not in piece.theirs}

@@ -1,7 +1,7 @@
 """Anchors and unanchors items that the user marks as important.
 
 Anchors are stored in `anchors.yaml`, which a person can read and edit. An anchored item protects the chunks that name
-it; an anchored chunk, file or passage protects itself.
+it. An anchored chunk, file or passage is itself protected.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from mcp_server.text.redaction import redact
 FILE = "anchors.yaml"
 LONGEST = 500
 FOLDERS = ("knowledge", "topics", "archive", "raw", "checkpoints", "scratch", "tmp")
-"""A path that begins with one of these names a file of the workspace, also if there is no such file."""
+"""Folders of the workspace. A path that begins with one of them means a file, even if that file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """The result of an anchor call. `changed` is False if the item was anchored, or not, already."""
+    """The result of an anchor call. `on`: the item is anchored now. `changed` is False if the call changed nothing."""
 
     anchor: Anchor
     on: bool
@@ -48,7 +48,7 @@ class Anchored:
     def markdown(self) -> str:
         """The answer in one line."""
         done = "anchored" if self.on else "no longer anchored"
-        return f"{self.anchor.kind} {self.anchor.item}: {done}{'' if self.changed else ' (it was so already)'}"
+        return f"{self.anchor.kind} {self.anchor.item}: {done}{'' if self.changed else ' (no change)'}"
 
 
 async def anchor(memory: Memory, item: str, on: bool, note: str | None = None) -> Anchored:
@@ -80,7 +80,7 @@ def anchors(memory: Memory) -> list[Anchor]:
 
 
 def anchors_text(memory: Memory) -> str:
-    """Returns the anchors for people, one a line."""
+    """Returns the anchors as text for people, one on each line."""
     listed = [f"- {one.kind} {one.item}{f' ({one.note})' if one.note else ''}" for one in anchors(memory)]
     return "\n".join(listed) or "Nothing is anchored."
 
@@ -127,8 +127,8 @@ def _checked(text: str) -> str:
 
 
 async def _named(memory: Memory, item: str) -> Anchor:
-    """Returns the anchor that `item` names. `SESSION#TURN` is a passage; a path outside of the workspace's folders is
-    an item."""
+    """Returns the anchor that `item` names. `SESSION#TURN` names a passage. A path outside of the workspace's folders
+    is an item."""
     kind = kind_of(item)
     session, _, number = item.rpartition("#")
     if kind == "item" and number.isdigit() and await memory.state.session(session):
@@ -161,7 +161,7 @@ def _changed(memory: Memory, named: Anchor, on: bool) -> bool:
             raise NotFound(f"{named.item!r} is not anchored{near} (`anchor` without an item lists them)")
         return False
     after = with_entries(before, [named]) if on else without_entries(before, [one.place for one in same])
-    _parsed(after)  # raises Invalid rather than write what cannot be read
+    _parsed(after)  # raises Invalid before an unreadable text is written
     exists = memory.files.exists(FILE)
     memory.files.write_atomic(FILE, after, before if exists else None, new=not exists)
     return True
@@ -173,9 +173,9 @@ def _text(memory: Memory) -> str:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> tuple[tuple[Anchor, ...], tuple[str, ...]]:
-    """Returns the anchors of a file's text, and its problems. Raises Invalid if the text is no YAML."""
+    """Returns the anchors of a file's text, and its problems. Raises Invalid if the text is not valid YAML."""
     try:
         found, wrong = read_anchors(load(text, FILE)) if text else ([], [])
     except Invalid as error:
-        raise Invalid(f"{error}; mend it by hand or from git") from error
+        raise Invalid(f"{error}; repair it by hand or restore it from git") from error
     return tuple(found), tuple(wrong)

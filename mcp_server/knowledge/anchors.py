@@ -15,7 +15,7 @@ from mcp_server.text.words import fold, words
 
 KEY = "anchors"
 HEADER = "# What must not be forgotten: items, chunks, files, passages. `context-manager anchor` edits this too.\n"
-NO_LIST = "anchors.yaml: `anchors:` must be a list; mend it by hand or from git"
+NO_LIST = "anchors.yaml: `anchors:` must be a list; repair it by hand or restore it from git"
 
 
 def with_entries(text: str, anchors: Iterable[Anchor]) -> str:
@@ -24,7 +24,7 @@ def with_entries(text: str, anchors: Iterable[Anchor]) -> str:
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
     def quoted(value: object) -> object:
-        """Quotes what ruamel.yaml would write plain and could not read back on one line."""
+        """Quotes a text that begins with `?`: without quotes, ruamel.yaml cannot read it back on one line."""
         return DoubleQuotedScalarString(value) if isinstance(value, str) and value.startswith("?") else value
 
     def add(entries: list[Any]) -> None:
@@ -48,8 +48,8 @@ def without_entries(text: str, places: Iterable[int]) -> str:
 
 
 def _edited(text: str, edit: Callable[[list[Any]], None]) -> str:
-    """Returns the file's text after `edit` of the list of anchors. Other comments stay; the layout may change. Raises
-    Invalid if `anchors` is not a list."""
+    """Returns the file's text after `edit` has changed the list of anchors. Other comments stay; the layout may change.
+    Raises Invalid if `anchors` is not a list."""
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedSeq
 
@@ -64,7 +64,7 @@ def _edited(text: str, edit: Callable[[list[Any]], None]) -> str:
     if not isinstance(entries, list):
         raise Invalid(NO_LIST)
     edit(entries)
-    document[KEY] = entries or None  # an empty list after a comment would be written as text that is no YAML
+    document[KEY] = entries or None  # an empty list after a comment would be written as invalid YAML
     out = io.StringIO(newline="\r\n" if "\r\n" in text else "\n")
     yaml.dump(document, out)
     return out.getvalue()
@@ -120,8 +120,8 @@ def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
 
 
 def names_one_of(text: str, items: Iterable[str]) -> bool:
-    """Returns whether a text mentions one of these items: a single word as extraction finds names, several words in
-    this order."""
+    """Returns whether a text mentions one of these items. `extract` must find an item of one word in the text; the
+    words of a longer item must follow each other in the text."""
     folded = fold(text)
     single = [item for item in items if " " not in item and fold(item.removeprefix(TOOL)) in folded]
     if single and not extract(text).keys().isdisjoint(single):

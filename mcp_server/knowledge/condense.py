@@ -38,10 +38,10 @@ Period = Literal["daily", "weekly", "monthly"]
 
 PEOPLE = "knowledge/people/"
 OLD_PLANS_DAYS = 180
-"""The age in days from which on a derived plan moves to archive/."""
+"""A derived plan that is older than this number of days moves to archive/."""
 
 ACTIVE_DAYS = 30
-"""Days after its newest item for which a project is listed as active."""
+"""A project is listed as active if its newest decision or open item is at most this many days old."""
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class Condensed:
 
 
 async def condense(memory: Memory, period: Period, *, dry_run: bool = False, with_indexes: bool = True) -> Condensed:
-    """Condenses the workspace. A dry run writes nothing. Without `with_indexes` the indexes stay as they are: they
-    repeat lines of other pages, and so are left out of comparisons of two memories."""
+    """Condenses the workspace. A dry run writes nothing. Without `with_indexes` the indexes are not renewed: they
+    repeat lines of other pages, so comparisons of two memories leave them out."""
     done = Condensed(period, dry_run)
     if period == "daily":
         await _daily(memory, done)
@@ -113,8 +113,8 @@ def _indexes(memory: Memory, dry_run: bool) -> list[ChangedFile]:
 
 
 def _outdated(memory: Memory, dry_run: bool) -> list[ChangedFile]:
-    """Moves old plans, and what happened longest ago in a long page, to the file of the same name in archive/, which is
-    written first."""
+    """Moves old plans, and the oldest events of pages that are too long, to the file of the same name in archive/. That
+    file is written first."""
     before = (last_day(memory) - timedelta(days=OLD_PLANS_DAYS)).isoformat()
     changed: list[ChangedFile] = []
     for path in markdown_in(memory.files, PEOPLE, PROJECTS):
@@ -131,7 +131,8 @@ def _without(body: str, leaving: Sequence[entries.Entry]) -> str:
 
 
 def _with(body: str, added: Sequence[entries.Entry]) -> str:
-    """Returns the body of an archived page with these entries, each in its section, without those that it has."""
+    """Returns the body of an archived page with these entries, each in its section. Skips entries that the page already
+    has."""
     for one in added:
         if entries.same_entry(body, one.text) is None:
             body = entries.appended(body, one.section, one.text)

@@ -1,7 +1,8 @@
-"""Derives a conversation's lines by the extractors. If there is an LLM, it reviews the recognized items first.
+"""Derives a conversation's lines with the extractors. If there is an LLM, it first reviews the recognized items.
 
-The LLM drops, rewords, settles or adds items. One part of the answer that does not hold (an unknown id, a quote that no
-message has, a name that is lost) refuses the whole answer. At most a third of the items may be dropped or settled.
+The LLM drops, rewords, settles or adds items. The whole answer is rejected if one part of it is invalid, such as an
+unknown id, a quote that is in no message, or a rewording that loses a name. At most a third of the items may be dropped
+or settled.
 """
 
 from __future__ import annotations
@@ -49,30 +50,30 @@ from mcp_server.understanding.recognizer import Item, is_real
 
 ANSWER_TOKENS = 1_500
 MESSAGES = 40
-"""Messages that one request shows."""
+"""Maximum number of messages in one request."""
 
 LONGEST_MESSAGE = 800
-"""Characters of a message that are shown, and in which a quote may be."""
+"""Maximum number of characters of each message in a request."""
 
 
 def _shown(turn: Turn, day_of: Callable[[datetime], str]) -> str:
-    """Returns a message as a request shows it, safe for a prompt."""
+    """Returns a message as text for a request, made safe for a prompt."""
     who = turn.name or {"user": "The user", "agent": "The assistant"}.get(turn.role, "System")
     said = neutralise(clipped(turn.content, LONGEST_MESSAGE))
     return f"[{turn.number}] {neutralise(who)}, {day_of(turn.at)}: {said}"
 
 
 LEAST_QUOTE = 3
-"""Words of a quote."""
+"""Minimum number of words in a quote."""
 
 MOST_REMOVED = 1 / 3
 """Share of the shown items that one answer may drop or settle."""
 
 MOST_ADDED = 3
-"""Items that one answer may add, or half as many as there are."""
+"""Maximum number of items that one answer may add, or half the number of the window's items if that is more."""
 
 SUPPORTED = 0.6
-"""Share of the content words of a rewording that its messages must say."""
+"""Minimum share of a rewording's content words that must occur in the item or in its messages."""
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -90,8 +91,8 @@ _SETTLES: Mapping[ItemKind, tuple[ItemKind, ...]] = {"decision": ("decision",), 
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """The items after the review. `settled` says by its item which turn replaced or closed it. `refused` counts the
-    answers that changed nothing because they could not be used."""
+    """The items after the review. `settled` maps an item to the number of the turn that replaced or closed it.
+    `refused` counts the unusable answers."""
 
     items: tuple[Item, ...]
     settled: Mapping[Item, int] = field(default_factory=dict)
@@ -100,13 +101,13 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a conversation that one request shows: its messages, and its items by their ids."""
+    """The part of a conversation in one request: its messages, and its items by id."""
 
     turns: tuple[Turn, ...]
     items: Mapping[str, Item]
 
     def prompt(self, template: str, day_of: Callable[[datetime], str]) -> str:
-        """Returns the request."""
+        """Returns the text of the request: `template` with the items and messages filled in."""
         items = [
             f"{name} ({one.kind}, message {one.sources[0]}): {neutralise(one.text)}" for name, one in self.items.items()
         ]
@@ -126,7 +127,7 @@ def windows(turns: Sequence[Turn], items: Sequence[Item]) -> Iterator[Window]:
 
 
 def reviewed(window: Window, answer: str, before: Reviewed) -> Reviewed:
-    """Returns the items after one answer; if it cannot be used, only `refused` has changed."""
+    """Returns the items after one answer. If the answer cannot be used, only `refused` changes."""
     try:
         return _applied(window, _object(answer), before)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -138,9 +139,9 @@ def _object(answer: str) -> dict[str, list[Any]]:
     value = json.loads(fenced[1] if fenced else answer.strip())
     known = {"drop", "reword", "settle", "add"}
     if not isinstance(value, dict) or not set(value) <= known:
-        raise ValueError("not the object that was asked for")
+        raise ValueError("not the requested JSON object")
     if not all(isinstance(one, list) for one in value.values()):
-        raise ValueError("not lists")
+        raise ValueError("a value is not a list")
     return {name: value.get(name, []) for name in known}
 
 
@@ -150,7 +151,7 @@ def _applied(window: Window, asked: Mapping[str, list[Any]], before: Reviewed) -
     pairs = {window.items[one["id"]]: window.items[one["by"]] for one in asked["settle"]}
     for old, new in pairs.items():
         _check(new.kind in _SETTLES.get(old.kind, ()) and new.turn > old.turn and not {old, new} & dropped)
-    _check(all(one.probability < 1 for one in dropped))  # a label always counts
+    _check(all(one.probability < 1 for one in dropped))  # an item that its author labeled is never dropped
     _check(len(dropped) + len(pairs) <= MOST_REMOVED * len(window.items))
     worded: dict[Item, Item] = {}
     for one in asked["reword"]:
@@ -170,11 +171,12 @@ def _applied(window: Window, asked: Mapping[str, list[Any]], before: Reviewed) -
 
 def _check(holds: bool) -> None:
     if not holds:
-        raise ValueError("a part of the answer does not hold")
+        raise ValueError("a part of the answer is invalid")
 
 
 def _reworded(item: Item, text: str, texts: Mapping[int, str]) -> str:
-    """Returns a rewording that keeps every name, number and negation, and says nothing that its messages do not say."""
+    """Returns the text of a rewording. Raises ValueError if it loses a name, a number or a negation of the item, or
+    contains names, numbers or too many words that are neither in the item nor in its messages."""
     text = " ".join(neutralise(text).split())
     said = " ".join([item.text, *(texts.get(number, "") for number in item.sources)])
     stems, known = stems_of_text(text), stems_of_text(said)
@@ -203,13 +205,13 @@ log = logging.getLogger(__name__)
 
 
 LIVE_BYTES = 5_000_000
-"""A longer transcript takes up to twenty times its size in memory while it is read."""
+"""`derive_live` does not read a transcript of more bytes: reading one takes up to 20 times its size in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
     """The lines of one transcript, each once; `title` and `session` are the conversation's. `asked`: an LLM was asked
-    to review the items; `fell_back`: it gave no usable answer."""
+    to review the items. `fell_back`: the LLM gave no usable answer."""
 
     path: str
     session: str
@@ -221,19 +223,19 @@ class Derived:
 
 @cache
 def available() -> Mapping[str, Extractor]:
-    """Returns our extractors and those of installed packages by name. An extractor that cannot be loaded is logged and
-    left out."""
+    """Returns the built-in extractors and those of installed packages, by name. Logs and leaves out an extractor that
+    cannot be loaded."""
     found = dict(REGISTRY)
     for point in entry_points(group=ENTRY_POINTS):
         try:
             extractor = point.load()
-        except Exception as error:  # somebody else's code: whatever it raises, ours goes on
+        except Exception as error:  # code of another package may raise anything; the others must still load
             log.warning("the extractor %s cannot be loaded: %s", point.name, error)
             continue
         if isinstance(extractor, Extractor):
             found[extractor.name] = extractor
         else:
-            log.warning("the extractor %s is no Extractor", point.name)
+            log.warning("the extractor %s is not an Extractor", point.name)
     return found
 
 
@@ -271,30 +273,32 @@ async def derive(memory: Memory, path: str, transcript: Transcript, extractors: 
 
 
 def _title_of(memory: Memory, head: TranscriptHead) -> str:
-    """Returns the title of a conversation: that of its first transcript. It has one for each time it was resumed."""
+    """Returns the title of a conversation's first transcript. A conversation has a further transcript for each time it
+    was resumed."""
     seen: set[str] = set()
     while head.continues and head.continues not in seen:
         seen.add(head.continues)
         try:
             head = memory.transcripts.head(head.continues)
-        except ContextManagerError:  # gone or damaged: `status` names it
+        except ContextManagerError:  # gone or damaged: `status` reports it
             break
     return head.title
 
 
 def _end_of(memory: Memory, path: str | None) -> list[Turn]:
-    """Returns the last turns of a transcript, which are read again with those of the transcript that continues it."""
+    """Returns the last TAIL messages of a transcript, as context for the transcript that continues it; none if the
+    transcript cannot be read."""
     try:
         turns = [placed.turn for placed in memory.transcripts.read(path).turns] if path else []
-    except ContextManagerError:  # gone or damaged: `status` names it
+    except ContextManagerError:  # gone or damaged: `status` reports it
         return []
     return [turn for turn in turns if is_real(turn)][-TAIL:]
 
 
 async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
-    """Returns the items of an open conversation's last transcript whose exchanges are over. The notes of a long
-    conversation lack the oldest items: those are taken from `before`, its earlier lines. A transcript over LIVE_BYTES
-    is read only when the conversation ends."""
+    """Returns the lines of an open conversation's last transcript, for items whose exchange is over (`settled_items`).
+    The notes of a long conversation lack the oldest items: their lines are taken from `before`, the earlier result. A
+    transcript over LIVE_BYTES is read only when the conversation ends."""
     if row.size > LIVE_BYTES:
         return tuple(before)
     notes = from_dict(await memory.state.get(session_notes.NAMESPACE, row.session))
@@ -305,18 +309,19 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
     def read() -> tuple[Line, ...]:
         turns = tuple(placed.turn for placed in memory.transcripts.read(row.path).turns)
         if not turns or any(turn.name and turn.role == "user" for turn in turns):
-            return ()  # people with names: what they tell is extracted when the conversation ends
+            return ()  # statements of named people are extracted when the conversation ends
         found = settled_items(notes, memory.recognizer())
         here = tuple(item for whole in found if (item := part_of(whole, turns[0].number)))
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
         return (*(line for line in before if line.turn < oldest), *_by_rules(memory, turns, context, ITEMS))
 
-    return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
+    return await run_sync(read, abandon_on_cancel=True)  # do not delay a new window that waits for its brief
 
 
 async def review(memory: Memory, turns: Sequence[Turn], items: Sequence[Item], where: str) -> tuple[Reviewed, int, int]:
     """Returns the items of these turns as the LLM corrected them, and the numbers of requests and of usable answers.
-    Items of windows without a usable answer stay; none changes without an LLM. `where` names the conversation."""
+    The items of a window without a usable answer stay as they are, and without an LLM all items do. `where` names the
+    conversation in the log."""
     found, asked, used = Reviewed(tuple(items)), 0, 0
     if memory.llm is None:
         return found, asked, used
@@ -338,12 +343,13 @@ async def review(memory: Memory, turns: Sequence[Turn], items: Sequence[Item], w
 def _by_rules(
     memory: Memory, turns: Sequence[Turn], context: Context, extractors: Sequence[Extractor]
 ) -> tuple[Line, ...]:
-    """Returns the lines of the extractors, each once, without secrets and forgotten passages."""
+    """Returns the lines of the extractors without duplicates, and without lines that contain secrets or forgotten
+    text."""
     found = [line for extractor in extractors for line in _read(extractor, turns, context)]
     once: dict[tuple[str, str, str, int], Line] = {}
     for line in found:
-        # What was said may hold half characters, which no file takes, what hides or reorders text, and sources that
-        # it does not come from.
+        # A message may contain lone surrogates, which cannot be written to a file, characters that hide or reorder
+        # text, and false source marks.
         text = " ".join(without_sources(neutralise(line.text)).split())
         line = replace(line, text=text, person=line.person and neutralise(line.person))
         if line.text and not secrets(line.text) and memory.forgotten.clean(line.entry) == line.entry:
@@ -355,6 +361,6 @@ def _read(extractor: Extractor, turns: Sequence[Turn], context: Context) -> list
     """Returns the lines of an extractor; none if it fails, so that the others still run."""
     try:
         return extractor.lines(turns, context)
-    except Exception as error:  # it may be somebody else's code
+    except Exception as error:  # code of another package may raise anything
         log.warning("the extractor %s failed on %s: %s: %s", extractor.name, context.path, type(error).__name__, error)
         return []

@@ -1,15 +1,15 @@
-"""Semantic duplicates: decides whether two short entries (decisions, open items) say the same.
+"""Semantic duplicates: decides whether two short entries (decisions, open items) have the same meaning.
 
-Two entries are duplicates if one of these holds, cheapest first:
+Two entries are duplicates if one of these is true (checked in this order, the cheapest first):
 
     equal      the same words, ignoring bullets, markdown, case, accents and white space
     keywords   at least half of their keywords in common (Jaccard), if together they have three or more
-    contained  the longer one contains the shorter one, of ten characters or more, word for word
+    contained  the shorter one has ten characters or more, and the longer one contains it word for word
 
 Keywords are words of three letters or more other than English and Serbian stop words. Entries are never duplicates if
 only one is negated ("use Postgres", "do not use Postgres"), or if each has a number ("3 retries", "5 retries") or a
-name ("Ana likes tea", "Bo likes tea") that the other lacks. A name is a capitalized word; the first word of an entry is
-one if a verb follows ("Ana likes", "Redis is").
+name ("Ana likes tea", "Bo likes tea") that the other lacks. A name is a capitalized word; the first word of an entry
+counts as a name only if a verb follows ("Ana likes", "Redis is").
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STOP_WORDS = listed(
     treba moze mora ce
     """
 )
-"""Folded. The list is short, because most words carry meaning in a plan."""
+"""Stop words in folded form. The list is short, because most words carry meaning in a plan."""
 
 VERBS = listed(
     """
@@ -62,7 +62,7 @@ _DOES = re.compile(r"\W*\w+(?:['’]s)?\s+(?:is|was|has|had|will|can|wants?|[a-z
 _MARKUP = re.compile(r"[*_`~#>]+")
 
 
-@lru_cache(maxsize=4096)  # lines of a page are compared with each other
+@lru_cache(maxsize=4096)  # each line of a page is compared with many others
 def normalised(text: str) -> str:
     """Returns the words of an entry, folded and separated by single spaces, without bullet and markdown."""
     return " ".join(words(_MARKUP.sub(" ", _BULLET.sub("", text))))
@@ -103,13 +103,13 @@ def keywords(text: str) -> frozenset[str]:
 
 
 def is_duplicate(first: str, second: str) -> bool:
-    """Returns whether two entries say the same. Symmetric; an empty entry is never a duplicate."""
+    """Returns whether two entries have the same meaning. Symmetric; an empty entry is never a duplicate."""
     one, other = _read(first), _read(second)
     if not one.plain or not other.plain:
         return False
     if one.plain == other.plain and one.negated == other.negated:
         return True
-    if one.negated != other.negated or _tell_apart(one, other):
+    if one.negated != other.negated or _name_different_things(one, other):
         return False
     if _share_keywords(one, other):
         return True
@@ -127,8 +127,8 @@ def _share_keywords(one: _Entry, other: _Entry) -> bool:
     return len(union) >= LEAST_UNION and len(one.keywords & other.keywords) >= SAME_KEYWORDS * len(union)
 
 
-def _tell_apart(one: _Entry, other: _Entry) -> bool:
-    """Returns whether each has a number, or each a name, that the other lacks."""
+def _name_different_things(one: _Entry, other: _Entry) -> bool:
+    """Returns whether each entry has a number that the other lacks, or each has a name that the other lacks."""
     if one.numbers - other.numbers and other.numbers - one.numbers:
         return True
     return bool(one.names - set(other.plain.split()) and other.names - set(one.plain.split()))

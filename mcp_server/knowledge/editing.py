@@ -32,8 +32,8 @@ TRIES = 5
 
 
 def despite_editors(work: Callable[[], T]) -> T:
-    """Returns the result of `work`, which reads, decides and writes. If another program writes the file in between, it
-    is run again, TRIES times in all. Raises Conflict after that."""
+    """Returns the result of `work`, which reads and writes a file. If another program writes the file meanwhile, runs
+    `work` again, TRIES times in total; then raises Conflict."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(Conflict):
             return work()
@@ -41,19 +41,20 @@ def despite_editors(work: Callable[[], T]) -> T:
 
 
 WARN_LINES, REFUSE_LINES = 180, 220
-"""Lines of MEMORY.md, which every session reads: from 180 on a note warns, above 220 a fact is refused."""
+"""Lines of MEMORY.md, which every session reads. From WARN_LINES on, `remember` adds a warning; above REFUSE_LINES it
+refuses the fact."""
 
 RECORDS = ("journal", "procedure")
-"""Kinds in which two entries may say the same: a day's events, and steps."""
+"""Kinds whose entries may have the same meaning: events of a day, and steps of a procedure."""
 
-_BESIDE = "a similar entry is: {entry} (if it no longer holds, call remember again with its text in supersedes)"
+_SIMILAR = "a similar entry exists: {entry} (if it is no longer true, call remember again with its text in supersedes)"
 _MOVED = f"it moved to {ARCHIVE} today"
 
 
 @dataclass(frozen=True, slots=True)
 class NewFact:
     """A request to remember a text. Without `path`, `kind` chooses file and section; `edit` replaces `old_text`.
-    `supersedes` names an entry that no longer holds: by its text, or as `path:line`."""
+    `supersedes` names the entry that the fact replaces, by its text or as `path:line`."""
 
     content: str
     kind: str = "fact"
@@ -77,9 +78,10 @@ class Old:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of a file: its text `before` (None for a new file) and `after`, the verb, and notes for the caller.
+    """A change of a file: its text `before` (None for a new file) and `after`, the `action` in one word, and notes for
+    the caller.
 
-    `leaving` are entries that must be archived first; `stands_in` is another file that has the fact already. `shown` is
+    `leaving` are entries that must be archived first. `stands_in` is another file that already has the fact. `shown` is
     `after` without updates of the front matter, for the diff; None if it is the same.
     """
 
@@ -103,7 +105,7 @@ class Edit:
 
 def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old: Old | None = None) -> Edit:
     """Returns the change that a fact makes to its file, and writes nothing. If the file is a page that has the entry
-    `old`, the change also replaces that. Raises as `remember` does."""
+    `old`, the change also replaces that entry. Raises as `remember` does."""
     now = memory.clock()
     today = memory.local_date(now)
     before = memory.files.text_or_none(place.path)
@@ -140,7 +142,7 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
 
 
 def _replaced(body: str, there: entries.Entry, today: str, old: Old) -> str:
-    """Returns the body of a page with an entry replaced; the state on top of a project's page follows."""
+    """Returns the body of a page with an entry replaced, and with the state at the top of a project's page updated."""
     after = superseded(body, there, today, old.source)
     return after if old.path == GENERAL_PAGE else with_state(after)
 
@@ -168,7 +170,7 @@ def replace_old(memory: Memory, old: Old) -> str:
 
 
 def _edited(fact: NewFact, place: Place, body: str, today: str, leaving: str) -> tuple[str, tuple[str, ...], str]:
-    """Returns the new body, notes for the caller, and the verb. `leaving` is the text of the entry that the fact
+    """Returns the new body, notes for the caller, and the action. `leaving` is the text of the entry that the fact
     supersedes, or ""."""
     match fact.action:
         case "append":
@@ -185,7 +187,7 @@ def _edited(fact: NewFact, place: Place, body: str, today: str, leaving: str) ->
                     return _merged(body, one, entry)
                 if beside is None and is_like(said, wanted):
                     beside = one
-            notes = (_BESIDE.format(entry=beside.text.splitlines()[0]),) if beside else ()
+            notes = (_SIMILAR.format(entry=beside.text.splitlines()[0]),) if beside else ()
             return with_entry(body, place.section, entry), notes, "appended"
         case "edit":
             old = fact.old_text or ""
@@ -209,17 +211,18 @@ def _edited(fact: NewFact, place: Place, body: str, today: str, leaving: str) ->
 
 
 def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str, ...], str]:
-    """Returns the body with two entries that say nearly the same as one. The newer wording comes first and the older
-    one stays below it: they may differ in the one word that matters."""
+    """Returns the body with two nearly identical entries joined into one, notes for the caller, and the action. The
+    newer wording comes first. The older one stays below it, because they may differ in the one word that matters."""
     before, now = entries.statement(like.text), entries.statement(entry)
     if entries.tells_no_more(now, before):
         return body, (f"known already: {like.text.splitlines()[0]}",), "kept"
-    note = f"merged with what says nearly the same: {like.text.splitlines()[0]}"
+    note = f"merged with a nearly identical entry: {like.text.splitlines()[0]}"
     return (entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)), (note,), "merged")
 
 
 def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:
-    """Returns the body of MEMORY.md within its cap, notes, and the oldest entries, which leave it."""
+    """Returns the body of MEMORY.md shortened to its cap, notes for the caller, and the removed entries, the oldest
+    ones. Raises Refused if the body is still too long."""
     lines = body.count("\n") + head_lines
     cap = memory.settings.lifecycle.memory_line_cap
     if lines > cap:
@@ -227,7 +230,7 @@ def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[
         lines = body.count("\n") + head_lines
         if lines > max(cap, REFUSE_LINES):
             raise Refused(
-                f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or date its entries"
+                f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or add dates to its entries"
             )
         if leaving:
             return body, (f"{len(leaving)} oldest entries of {MEMORY} moved to {ARCHIVE}",), tuple(leaving)
@@ -253,15 +256,15 @@ def archive(memory: Memory, leaving: Iterable[entries.Entry], path: str = MEMORY
 def _archived_on(memory: Memory, content: str, day: str) -> bool:
     """Returns whether the same text was remembered on that day and has left MEMORY.md since."""
     archived = memory.files.text_or_none(ARCHIVE) or ""
-    if content.strip().splitlines()[0] not in archived:  # spares the parsing of a long archive
+    if content.strip().splitlines()[0] not in archived:  # avoids parsing a long archive
         return False
     known = entries.same_entry(archived, content)
     return known is not None and known.date == day
 
 
 def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
-    """Returns a file's text with up-to-date front matter: `updated`, `line_count`, a journal's `sessions`. Broken front
-    matter stays."""
+    """Returns a file's text with up-to-date front matter: `updated`, `line_count`, a journal's `sessions`. Returns the
+    text unchanged if its front matter is missing or invalid."""
     try:
         fields = front_matter.check(text, path).fields
     except Invalid:

@@ -35,10 +35,11 @@ from mcp_server.text.transcript import Transcript
 log = logging.getLogger(__name__)
 
 EXTRACTED = "extracted"
-"""Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
+"""Namespace of the state: path of a transcript → the versions of the extractors that read it, and its number of
+turns."""
 
 PARTLY = "partly"
-"""The value of a transcript some of whose lines are not written: the next extraction reads it again."""
+"""Value in EXTRACTED of a transcript if some of its lines could not be written. The next extraction reads it again."""
 
 BATCH = 20
 """Number of transcripts that are read before their lines are written: after a crash, at most these are read again.
@@ -47,7 +48,8 @@ BATCH = 20
 
 @dataclass(slots=True)
 class Extracted:
-    """The result of an extraction: the number of transcripts read, of those that were known, and of lines; and the
+    """The result of an extraction: the numbers of transcripts read, of transcripts skipped because they were read
+    before (`known`), of lines, and of transcripts for which the LLM gave no usable answer (`fell_back`); and the
     changed files by path."""
 
     dry_run: bool = False
@@ -78,7 +80,7 @@ async def extract(
     """Extracts knowledge from the closed conversations, or from `session`, open or not, by the named extractors (by all
     if no name is given).
 
-    `anew` reads again what was read. Lines that only an earlier reading found are removed.
+    With `anew`, conversations that were read before are read again, and lines that are not found again are removed.
 
     Raises:
         Invalid: no extractor of that name.
@@ -107,7 +109,7 @@ async def extract(
             done.notes.append(f"left out: {one}")
         elif one is not None:
             waiting.append(replace(one, anew=not names and (anew or path in known)))
-        if len(waiting) == BATCH and not anew:  # what replaces what depends on the other lines of the batch
+        if len(waiting) == BATCH and not anew:  # `anew` needs one batch: lines may replace each other
             await _finish(memory, waiting, done, bool(names))
             waiting = []
     await _finish(memory, waiting, done, bool(names))
@@ -123,8 +125,8 @@ async def waiting_conversations(memory: Memory) -> int:
 
 
 async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
-    """Extracts from conversations that were closed since the last call, and returns how many. After each one it sleeps
-    `rest` times as long as that took, so that other work is not slowed down."""
+    """Extracts knowledge from the queued conversations, and returns their number. After each conversation it sleeps
+    `rest` times as long as the extraction took, so that other work is not slowed down."""
     if not await waiting_conversations(memory):
         return 0
     known = await memory.state.entries(EXTRACTED)
@@ -133,7 +135,7 @@ async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
         began = perf_counter()
         one = await _read(memory, path, chosen(()), lambda path, _, seen: known.get(path) != seen)
         if one is None or isinstance(one, str):
-            if one:  # `status` and `extract` name it again
+            if one:  # `status` and `extract` report it too
                 log.warning("left out: %s", one)
             await memory.state.remove(PENDING_EXTRACTION, path)
             continue
@@ -143,8 +145,8 @@ async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
 
 
 async def queue_outdated(memory: Memory) -> int:
-    """Queues the closed conversations that other versions of the extractors read, for `extract_pending`. Returns how
-    many."""
+    """Queues the closed conversations that were read by other versions of the extractors, for `extract_pending`.
+    Returns their number."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
         return 0
     used = versions(chosen(()))
@@ -154,7 +156,7 @@ async def queue_outdated(memory: Memory) -> int:
     for path in old:
         try:
             session = (await run_sync(memory.transcripts.head, path)).session_id
-        except ContextManagerError:  # gone or broken: `status` names it
+        except ContextManagerError:  # gone or broken: `status` reports it
             continue
         await queue_extraction(memory, path, session)
     return len(old)
@@ -162,8 +164,8 @@ async def queue_outdated(memory: Memory) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A conversation that was read: its lines, its value in the state, and whether it was read before,
-    with other versions of the extractors or fewer turns."""
+    """A conversation that was read: its lines, its value for EXTRACTED, and whether it was read before, with other
+    versions of the extractors or with fewer turns."""
 
     derived: Derived
     seen: str
@@ -173,8 +175,8 @@ class _Read:
 async def _read(
     memory: Memory, path: str, extractors: Sequence[Extractor], is_new: Callable[[str, Transcript, str], bool]
 ) -> _Read | str | None:
-    """Returns the lines of a transcript; a sentence if it cannot be read; None if `is_new` says that it was read, given
-    its path, the transcript and its value in the state."""
+    """Returns the lines of a transcript, or a sentence that says why it cannot be read, or None if `is_new` returns
+    False. `is_new` gets the path, the transcript and its value for EXTRACTED."""
     try:
         transcript = await run_sync(memory.transcripts.read, path)
     except ContextManagerError as error:
@@ -186,12 +188,13 @@ async def _read(
         return _Read(await derive(memory, path, transcript, extractors), seen)
     except ContextManagerError:
         raise
-    except Exception as error:  # one conversation must not keep the others from being read
+    except Exception as error:  # an error in one conversation must not stop the others
         return f"{path} cannot be read by the rules ({type(error).__name__}: {error})"
 
 
 async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, partly: bool) -> None:
-    """Writes derived lines, and records in the state which conversations were read."""
+    """Writes derived lines, and records in the state which conversations were read. `partly`: only some extractors ran,
+    so nothing is recorded."""
     if not waiting:
         return
     derived = [one.derived for one in waiting]
@@ -216,8 +219,8 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
 
 
 async def refresh(memory: Memory) -> int:
-    """Updates the pages with the items of open conversations and returns how many changed. Only conversations with
-    new turns are read; the items on a page that somebody edited are settled again."""
+    """Updates the pages with the items of open conversations and returns how many changed. Only conversations with new
+    turns are read. Pages that somebody edited are written again."""
     if memory.settings.lifecycle.extraction_trigger != "on_session_end":
         return 0
     rows = {row.path: row for row in await memory.state.sessions(open_only=True)}
@@ -233,7 +236,7 @@ async def refresh(memory: Memory) -> int:
             before = lines_from(known[path]["lines"]) if path in known else []
             await notes.keep(memory, row.session)
             lines = await derive_live(memory, row, before)
-        except ContextManagerError:  # gone or broken meanwhile: `status` names it
+        except ContextManagerError:  # gone or broken meanwhile: `status` reports it
             continue
         found[path] = {"turn": row.turns, "lines": [asdict(line) for line in lines]}
     changed, _ = await write_lines(memory, (), live=found, ended=left)
@@ -245,7 +248,7 @@ def _edited(memory: Memory, shown: Mapping[str, Any]) -> bool:
     return any(memory.files.readable(path) != page["shown"] for path, page in shown.items())
 
 
-def _take_back(memory: Memory, path: str, stored: object) -> None:
+def _restore_base(memory: Memory, path: str, stored: object) -> None:
     before = memory.files.text_or_none(path)
     put_page(memory.files, path, before, page_from(stored, before).base)
 
@@ -256,7 +259,7 @@ async def retract(memory: Memory) -> None:
     async with memory.locks.files():
         items = await memory.state.keys_of(LIVE_ITEMS)
         for path, stored in (await memory.state.entries(LIVE_PAGES)).items():
-            await run_sync(despite_editors, partial(_take_back, memory, path, stored))
+            await run_sync(despite_editors, partial(_restore_base, memory, path, stored))
             await memory.state.remove(LIVE_PAGES, path)
         if items:
             await memory.state.remove(LIVE_ITEMS, *items)

@@ -1,12 +1,12 @@
 """Extractors: each reads a conversation and returns lines for the pages. The same turns give the same lines.
 
-To add one, write a function `extract(turns, context)` that makes lines with `context.line(kind, text, turn)`, and
-add its `Extractor` to REGISTRY. Other packages publish theirs under the entry point group ENTRY_POINTS;
-one with the name of ours replaces ours.
+To add one, write a function `extract(turns, context)` that makes lines with `context.line(kind, text, turn)`, and add
+its `Extractor` to REGISTRY. Other packages publish extractors under the entry point group ENTRY_POINTS; an extractor
+with the name of a built-in one replaces it.
 
-Decisions, rules, facts, open items and reports are the items of the recognizer. A page takes only items that are worth
-a line: on 881 labeled sentences (`benchmarks/worth.jsonl`), the item's probability by kind and role tells useful from
-trivial nearly as well as a model with 200 features (AUC .757 and .770).
+Decisions, rules, facts, open items and reports are the items of the recognizer. Only items that are worth a line go to
+a page (`is_worth_a_line`). On 881 labeled sentences (`benchmarks/worth.jsonl`), a threshold on the item's probability
+by kind and role separates useful from trivial items nearly as well as a model with 200 features (AUC .757 and .770).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ TAKEN_OUT = ("[redacted:", MARK)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The information that an extractor gets beside the turns: the transcript's path and title, the slug of its project
-    (None without one), a function that returns the user's day of a moment, the names of the people who speak, and the
-    recognized items."""
+    """The information that an extractor gets besides the turns: the transcript's path and title, the slug of its
+    project (None without one), a function that returns the date of a time in the user's time zone, the names of the
+    people who speak, and the recognized items."""
 
     path: str
     title: str
@@ -64,7 +64,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Extractor:
-    """A named way of reading a conversation. `version` grows whenever the same turns would give other lines."""
+    """A named function that derives lines from a conversation. Increase `version` whenever the same turns would give
+    other lines."""
 
     name: str
     version: int
@@ -84,7 +85,7 @@ def context_of(
     model: Model,
     earlier: Sequence[Turn] = (),
 ) -> Context:
-    """Returns the context of a conversation. Between named people, no items are recognized.
+    """Returns the context of a conversation. If named people speak, no items are recognized.
 
     `earlier` are the last turns of the transcript that this one continues: a "yes" may answer their proposal.
     """
@@ -95,8 +96,8 @@ def context_of(
 
 
 def part_of(item: Item, first: int) -> Item | None:
-    """Returns an item with its sources in the transcript that begins with turn `first`; None if an earlier one settled
-    it."""
+    """Returns an item with only those sources that are in the transcript that begins with turn `first`; None if the
+    item was settled in an earlier transcript."""
     sources = tuple(number for number in item.sources if number >= first) or (item.turn,)
     return replace(item, sources=sources) if item.turn >= first else None
 
@@ -106,7 +107,8 @@ def part_of(item: Item, first: int) -> Item | None:
 VERSION = 28
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.22, ("fact", "agent"): 0.25}
-"""The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""
+"""Minimum probability of an item that is worth a line, by kind and role. For other items the recognizer's threshold is
+enough."""
 
 _PROGRESS = re.compile(
     r"(?:(?:and|so|but|plus|also|well|ok|hmm|hi|hello)[, ]+)*"
@@ -119,17 +121,19 @@ _PROGRESS = re.compile(
     r"|.*\b(?:let me know|I need (?:some )?help|how (?:can|should|would) I|I(?:['’]m| am) not sure)\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""Sentences in which a user describes the current task or asks for help, and fragments of them: they do not last."""
+"""Sentences in which a user describes the current task or asks for help, and fragments of such sentences. They are not
+worth keeping."""
 
 _WISH = re.compile(
     r"(?:(?:and|so|but|plus|also|well|ok)[, ]+)*"
     r"I(?:['’]d| would)? (?:\w+ly |also |just )?(?:want|like|need)\b(?! you\b)",
     re.IGNORECASE,
 )
-"""A wish of the user for the task at hand: neither a rule nor a fact, unless its words say that it lasts."""
+"""A wish of the user for the current task. It is neither a rule nor a fact, unless a word such as "always" says that it
+lasts (`_LASTS`)."""
 
 _NEVER_YET = re.compile(r"\bI(?:['’]ve| have| had) never \w+", re.IGNORECASE)
-"""An experience of the user, which is no rule."""
+"""An experience of the user. It is not a rule."""
 
 _LASTS = re.compile(
     r"\b(?:always|ever|every|each time|whenever|any ?more|henceforth|from (?:now|today|here) on|(?<!I )(?<!['’]ve )"
@@ -142,16 +146,16 @@ _PASSED_OVER = re.compile(
     r"|\b(?:wouldn['’]t (?:take|choose)|would not (?:take|choose))\b",
     re.IGNORECASE,
 )
-"""An option that the agent names as one that it did not take."""
+"""The agent names an option that it rejected."""
 
 _EXPLAINED = re.compile(r"(?:An?|The) (?:[\w-]+ ){1,4}(?:is|means|refers to) (?:an?|the)\b")
-"""A definition: the agent explains a word, and that is no decision."""
+"""The agent defines a term. A definition is not a decision."""
 
 LEAST_STATED = 0.4
-"""The probability from which on a line of the agent without a word of choosing or proposing is a decision."""
+"""Minimum probability of a decision of the agent that has no word of choosing or proposing."""
 
 _FORMULA = re.compile(r"\\[(\[]|\\(?:frac|text|times|sqrt)\b")
-"""TeX: a line of an exercise."""
+"""TeX: the text is part of an exercise."""
 
 LABELED = 1.0
 """The probability of an item that its author labeled ("Decision: …"): it always counts."""
@@ -166,26 +170,28 @@ def is_worth_a_line(item: Item) -> bool:
         or item.text.rstrip().endswith(":")  # it announces something that is not quoted
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
-        or (item.kind in ("rule", "fact") and item.role == "user" and _is_of_now(item))
+        or (item.kind in ("rule", "fact") and item.role == "user" and _is_temporary(item))
         or item.probability < LEAST.get((item.kind, item.role), 0.0)
         or (item.kind == "decision" and item.role == "agent" and _is_explanation(item))
     )
 
 
 def _asks(item: Item) -> bool:
-    """Returns whether an item ends with a question; of an open item, whether it only asks."""
+    """Returns whether an item is a question. An open item is one only if each of its sentences is a question."""
     parts = sentences(item.text) if item.kind == "open" else [item.text]
     return all(map(is_question, parts))
 
 
-def _is_of_now(item: Item) -> bool:
-    """Returns whether a rule or fact of the user is a wish or an experience that does not say that it lasts."""
+def _is_temporary(item: Item) -> bool:
+    """Returns whether a rule or fact of the user is only a wish, or a rule is only an experience, without a word that
+    says that it lasts."""
     experience = item.kind == "rule" and _NEVER_YET.search(item.text)
     return bool(_WISH.match(item.text) or experience) and not _LASTS.search(item.text)
 
 
 def _is_explanation(item: Item) -> bool:
-    """Returns whether the agent only explains something: a line without the user's words that chooses nothing."""
+    """Returns whether the agent only explains something: the item quotes no words of the user, has no word of choosing
+    or proposing, and is improbable or a definition."""
     if (item.short or item.text).endswith(")") or {"propose", "choice"}.intersection(cues(item.text)):
         return False
     return item.probability < LEAST_STATED or _EXPLAINED.match(item.text) is not None
@@ -223,8 +229,8 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
 
 
 def _with_one_answer(items: Iterable[Item], settled: Container[Item]) -> list[Item]:
-    """Returns items with those joined that quote the same answer of the user to several parts of one proposal, and that
-    no review `settled`."""
+    """Returns the items after joining neighboring ones that quote the same answer of the user to parts of one proposal.
+    Items that a review `settled` are not joined."""
     found: list[Item] = []
     for item in items:
         said = QUOTED.fullmatch(item.short or item.text)
@@ -239,12 +245,12 @@ def _with_one_answer(items: Iterable[Item], settled: Container[Item]) -> list[It
 
 
 MOSTLY = 0.7
-"""The share of a sentence's characters from which on a clause is the whole of it."""
+"""A clause with at least this share of a sentence's characters counts as the whole sentence."""
 
 
 def _is_of_self(text: str) -> bool:
-    """Returns whether every sentence of a fact says only who the user is: then it is on the user's page. A longer one
-    says more ("The lease is till June 2029. I'll ask my sister, she does my books")."""
+    """Returns whether every sentence of a fact only says who the user is. Such a fact is on the user's page already. A
+    fact that says more is kept ("The lease is till June 2029. I'll ask my sister, she does my books")."""
     if len(text) > LONGEST_OF_SELF:
         return False
     for sentence in sentences(text):
@@ -262,7 +268,7 @@ _SUBJECT = re.compile(
 """The beginning of a clause that has its own subject."""
 
 SHORTEST_HEAD = 30
-"""Characters of a text by which it is found in its message."""
+"""The number of characters at the beginning of a text that are searched for in its message."""
 
 
 def _is_fragment(text: str, content: str) -> bool:
@@ -273,8 +279,9 @@ def _is_fragment(text: str, content: str) -> bool:
 
 
 def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
-    """Yields facts without those last sentences that a decision, a rule or an open item of the same message quotes.
-    Earlier sentences stay, if they say what they are about: the next one may point at them ("He is our DBA.")."""
+    """Yields the facts without those sentences at their end that a decision, a rule or an open item of the same message
+    quotes. Earlier sentences stay, because a later one may refer to them ("He is our DBA."). A fact that was cut is
+    left out if fewer than MIN_WORDS content words remain."""
     others = [one for one in items if one.kind in ("decision", "rule", "open") and is_worth_a_line(one)]
     for fact in facts:
         said = "\n".join(one.short or one.text for one in others if set(one.sources) & set(fact.sources))
@@ -301,14 +308,15 @@ ITEMS = (
 
 
 def _sentences(turn: Turn) -> Iterator[tuple[str, str]]:
-    """Yields the sentences of a turn without emphasis marks, each with its layout; none of what a program wrote."""
+    """Yields the sentences of a turn without emphasis marks, each with its layout. Yields nothing if a program wrote
+    the turn."""
     if is_real(turn):
         for sentence in Message(turn.role, turn.content).sentences:
             yield clean(sentence.text), sentence.layout
 
 
 def _whole(parts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yields the sentences with those joined again that were cut at a comma because of their length."""
+    """Yields the sentences after joining the parts of long sentences that were cut at a comma."""
     held, where = "", ""
     for text, layout in parts:
         if held and layout != where:
@@ -324,13 +332,13 @@ def _whole(parts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 LESSON_WEIGHT = 0.9
 LEAST_LESSON = 5
-"""Words of a lesson that say what it is about."""
+"""Minimum number of content words in a lesson."""
 
 LONGEST_LESSON = 300
 LONGEST_LABELED = 201
-"""Characters of a labeled lesson, with the ellipsis of one that is cut."""
+"""Maximum number of characters of a labeled lesson, including the ellipsis if it was cut."""
 LEAST_LABELED = 2
-"""Content words that a lesson must have beside its label."""
+"""Minimum number of content words after the label of a lesson."""
 
 _LESSON = re.compile(
     r"(?:(?:and|so|ok|well|yes),? )*(?:the )?(?:lesson (?:learned|learnt|here|is)\b|lesson\b[^.:!?]{1,30}:"
@@ -363,8 +371,8 @@ def labeled_lessons(text: str) -> list[str]:
 
 
 def _lessons(turns: Sequence[Turn], context: Context) -> list[Line]:
-    """Returns sentences that say that they are a lesson ("Lesson: …", "Root cause: …", "never again …"). Named people
-    have theirs on their own pages."""
+    """Returns the sentences that are marked as lessons ("Lesson: …", "Root cause: …", "never again …"). Returns none if
+    named people speak: their lessons go to their own pages."""
     found: list[Line] = []
     for turn in turns if not context.speakers else ():
         said = labeled_lessons(turn.content) if is_real(turn) else []
@@ -382,7 +390,8 @@ def _lessons(turns: Sequence[Turn], context: Context) -> list[Line]:
 
 
 def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
-    """Returns what named people say of themselves, or what the user of an agent says of the user."""
+    """Returns the statements that named people make about themselves, or that the user of an agent makes about the
+    user."""
     found: list[Line] = []
     for turn in turns:
         if turn.role == "user" and turn.name:
@@ -393,7 +402,7 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
         elif turn.role == "user" and not context.speakers:
             for text, layout in _whole(_sentences(turn)):
                 kind, said = (of_self(text) if layout in ("paragraph", "bullet") else None) or (None, "")
-                # In a project a preference is about the work; the recognizer finds what holds there.
+                # In a project, a preference is about the work: the recognizer finds those that matter there.
                 if kind is None or (kind == "preference" and context.project is not None):
                     continue
                 if not any(one.kind == kind and keywords(one.text) <= keywords(said) for one in found):
@@ -425,7 +434,8 @@ _NOT = re.compile(r"\b(?:not|n['’]t|still|but|except|however)\b|\?", re.IGNORE
 
 
 def _procedures(turns: Sequence[Turn], context: Context) -> list[Line]:
-    """Returns procedures: numbered steps of an answer to "how", after which the user says that they work."""
+    """Returns procedures: the numbered steps in an answer to a "how" question, if the user then says that they
+    worked."""
     found: list[Line] = []
     said = [turn for turn in turns if turn.role != "system"]
     for asked, answer, after in zip(said, said[1:], said[2:], strict=False):
@@ -454,29 +464,33 @@ PROCEDURES = Extractor("procedures", 2, _procedures)
 # ---------------------------------------------------------------- the journal
 
 MOST_OF_A_KIND = 5
-"""Lines of one kind in a conversation's part of a day, if others want the rest of the `JOURNAL_LINES`."""
+"""Maximum number of lines of one kind in a conversation's part of a journal, as long as lines of other kinds fill the
+rest of `JOURNAL_LINES`."""
 
 MOST_TOLD = 3
-"""Lines of one conversation that state nothing settled: what people say of themselves, and facts."""
+"""Maximum number of lines of the kinds in `_TOLD` in a conversation's part of a journal, besides its lines of the kinds
+in `PREFIXES`."""
 
 LONGEST = 160
 """Characters of a journal line without its link."""
 
 LEAST_REPORT = 0.7
-"""The probability from which on a report of finished work is certain enough for the journal."""
+"""Minimum probability of a report of finished work in the journal."""
 
 _TOLD: tuple[LineKind, ...] = ("event", "plan", "about", "fact")
+"""Kinds of lines that state nothing settled: statements of people about themselves, and facts."""
 
 
 def _journal(turns: Sequence[Turn], context: Context) -> list[Line]:
-    """Returns the journal lines of a conversation by the other extractors."""
+    """Returns the journal lines of a conversation, chosen from the lines of the other extractors."""
     lines = [line for one in (*ITEMS, LESSONS, PROCEDURES, PEOPLE) for line in one.lines(turns, context)]
     return of_day(lines, context.project)
 
 
 def of_day(lines: Sequence[Line], project: str | None) -> list[Line]:
-    """Returns the journal lines for the lines of a conversation about a project: the most probable ones, shortened, in
-    order. Items that the same conversation replaces or closes are left out."""
+    """Returns the journal lines for a conversation's lines: the most probable ones, shortened, in their order in the
+    conversation. Items that the same conversation replaces or closes are left out. `project` is the slug of the
+    project."""
     start = datetime.min.replace(tzinfo=UTC)
     statements = [
         Statement(
@@ -511,8 +525,8 @@ def of_day(lines: Sequence[Line], project: str | None) -> list[Line]:
 
 
 def _short(line: Line, project: str | None) -> Line:
-    """Returns a line for the journal: its sentence with the most content words, and a link to its page, if that is not
-    the page of the project, which the heading links."""
+    """Returns a line shortened for the journal, with a link to its page. Reports, and lines of the project's own page,
+    get no link: the heading of the journal links that page."""
     text = line.text.partition(":")[0] if line.kind == "procedure" else line.text
     link = link_to(line)
     own = line.kind == "report" or link == f"[[{project}/context]]"

@@ -3,8 +3,8 @@
     base    the page without the items of open conversations
     shown   the page on disk: the base with those items merged into it
 
-When a conversation ends, its items are extracted into the base. So the page becomes what it would be if nothing had
-been shown before. If somebody edits the page while it is shown, the edits go into the base.
+When a conversation ends, its items are extracted into the base. The page is then the same as if those items had never
+been shown. If somebody edits the page while it is shown, the edits go into the base.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class LivePage:
     gone: tuple[Gone, ...] = ()
 
     def edited(self, current: str | None) -> LivePage:
-        """Returns the page if `current` is on disk now: with a new base if somebody edited the file."""
+        """Returns the page for `current`, the text that is on disk now. If somebody edited the file, the page gets a
+        new base."""
         if current in (self.shown, self.was):
             return self
         base, gone = rebased(self.base, self.shown, current)
@@ -53,7 +54,8 @@ class LivePage:
 
 
 def page_from(stored: object, current: str | None) -> LivePage:
-    """Returns a page as it was stored, with `current` on disk now; if nothing was stored, it shows nothing live."""
+    """Returns a stored page, updated for `current`, the text that is on disk now. If nothing was stored, the page shows
+    no items of open conversations."""
     if not isinstance(stored, Mapping):
         return LivePage(current, current)
     gone = tuple(Gone(one["text"], tuple(one["sources"])) for one in stored["gone"])
@@ -61,7 +63,7 @@ def page_from(stored: object, current: str | None) -> LivePage:
 
 
 def lines_from(stored: object) -> list[Line]:
-    """Returns lines from their JSON values (`asdict`); none if they have another form."""
+    """Returns lines from their JSON values (`asdict`); an empty list if the values are invalid."""
     if not isinstance(stored, list):
         return []
     try:
@@ -101,12 +103,13 @@ def _derived(text: str | None) -> dict[_Key, Entry]:
 
 
 def _is_moved(old: _Key, new: _Key) -> bool:
-    """Returns whether the second line is the first one after an item of an open conversation joined or settled it."""
+    """Returns whether `new` is the line `old` after an item of an open conversation was merged into it or settled it:
+    the two lines then share a source."""
     return bool(set(sources_of(old[1])) & set(sources_of(new[1])))
 
 
 def _gone(keys: set[_Key], here: Mapping[_Key, Entry]) -> list[Gone]:
-    """Returns those of the lines that are not on the page in another section either."""
+    """Returns the lines whose text is in no section of the page."""
     there = {text for _, text in here}
     return [
         Gone(without_sources(entries.statement(text)).strip(), tuple(map(str, sources_of(text))))
@@ -116,7 +119,7 @@ def _gone(keys: set[_Key], here: Mapping[_Key, Entry]) -> list[Gone]:
 
 
 def _title(text: str | None, section: str) -> str:
-    """Returns a heading as it is written in a page."""
+    """Returns a section's heading with the letter case that the page uses."""
     found = sections(split_front_matter(text or "").body, 1)
     return next((one.title for one in found if one.title.casefold() == section), section)
 

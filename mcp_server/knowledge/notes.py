@@ -3,10 +3,11 @@
     before + turns → after        splitting the turns into several calls gives the same notes
 
 An item is final when AHEAD messages follow it. Until then its message is kept as context (`tail`) and read again, with
-each new turn. `outcome` settles which decisions are replaced and which items closed.
+each new turn. `outcome` determines which decisions are replaced and which open items are closed.
 
-The notes follow from the transcript. They are stored in the pauses of a conversation (`keep`) and with a checkpoint,
-because reading ten turns at once takes as long as reading two, one after the other. `notes_of` adds the turns since.
+The notes can be computed again from the transcript. They are stored only in the pauses of a conversation (`keep`) and
+with a checkpoint, because reading ten turns at once takes as long as reading two turns separately. `notes_of` adds the
+turns since then.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from mcp_server.understanding.settling import CHANGED, Statement, covers, same, 
 
 MAX_ITEMS, MAX_LIKELY, MAX_FILES = 400, 40, 100
 TAIL = recognizer.AHEAD + recognizer.BEHIND
-"""Messages kept as context: those that are not final, and the ones before them that the recognizer reads too."""
+"""Number of messages kept as context: those that are not final, and those before them that the recognizer reads too."""
 MAX_TAIL_TEXT = 8_000
-"""Characters kept of a message in the context."""
+"""Maximum number of characters of a message in the context."""
 
 
 def _named(kind: type[Any], stored: object) -> object:
-    """Returns the fields of a dataclass by name if they are stored as a list."""
+    """Returns the values of a dataclass by field name if they are stored as a list; otherwise the stored value."""
     return dict(zip((one.name for one in fields(kind)), stored, strict=True)) if isinstance(stored, list) else stored
 
 
@@ -73,10 +74,10 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`, `likely`
-    the likeliest further sentences of these turns, which no item quotes. `recent` are the items of the later turns as
-    they look now; None in notes that an earlier version has stored. `estimates` are those of pairs of items, of which
-    one may replace or close the other (`settle`)."""
+    """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`. `likely` are
+    the most probable sentences of these turns that no item quotes. `recent` are the items of the later turns, which may
+    still change; None in notes that an earlier version stored. `estimates` say for pairs of items whether one replaces
+    or closes the other (`settle`)."""
 
     turn: int = 0
     final: int = 0
@@ -97,15 +98,16 @@ class Noted:
 
 @cache
 def _adapter() -> TypeAdapter[Noted]:
-    """Returns the reader of stored notes, built when it is first needed: that takes several milliseconds."""
+    """Returns the pydantic adapter for stored notes. It is built at first use, because that takes several
+    milliseconds."""
     return TypeAdapter(Noted)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The texts of the decisions, rules, open items and facts in force at the end of the notes, and of the `replaced`
-    decisions, oldest first. No text repeats one of another kind: what a rule says is no decision too. `estimates` are
-    those of the pairs that were judged, for the notes."""
+    decisions, oldest first. Each text is listed under one kind only: a rule is not listed as a decision too.
+    `estimates` are to be stored in the notes."""
 
     decisions: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -132,7 +134,7 @@ def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> N
     likely: list[Likely] = []
     if final > notes.final:
         found, likely = recognizer.read_with_sentences(context, model, notes.final + 1, final)
-    known = _within((*notes.items, *found))
+    known = _limited((*notes.items, *found))
     tail = tuple(context[-TAIL:])
     return replace(
         notes,
@@ -158,8 +160,8 @@ def _most_likely(sentences: Sequence[Likely], found: Sequence[Item]) -> tuple[Li
     return tuple(one for one in free if one in kept)
 
 
-def _within(found: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Returns at most `MAX_ITEMS` items: the oldest facts go first, since what is in force must stay."""
+def _limited(found: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Returns at most `MAX_ITEMS` items. Drops the oldest facts first, then the oldest other items."""
     over = len(found) - MAX_ITEMS
     if over <= 0:
         return found
@@ -176,19 +178,21 @@ def items(notes: Noted, model: Model) -> list[Item]:
 
 
 def settled_items(notes: Noted, model: Model) -> list[Item]:
-    """Returns the items of exchanges that are over: the agent has answered. An open proposal is none yet."""
+    """Returns the items of exchanges that the agent has answered, without proposals of the agent that still wait for
+    the user's answer."""
     answered = max((turn.number for turn in notes.tail if turn.role == "agent"), default=0)
     last = notes.tail[-1].number if notes.tail else 0
-    return [item for item in items(notes, model) if item.turn <= answered and not _waits(item, last)]
+    return [item for item in items(notes, model) if item.turn <= answered and not _is_unanswered_proposal(item, last)]
 
 
-def _waits(item: Item, last: int) -> bool:
-    """Returns whether an item is the agent's own proposal, in the last message, without a label that says otherwise."""
+def _is_unanswered_proposal(item: Item, last: int) -> bool:
+    """Returns whether an item is a proposal of the agent in the last message that is not labeled as a decision."""
     return item.kind == "decision" and item.role == "agent" and item.turn == last and item.probability < 1
 
 
 def outcome(notes: Noted, model: Model) -> Outcome:
-    """Settles the notes' items. Up to the turn of a review, the review's decisions and open items are used."""
+    """Returns the items in force and the replaced decisions. Decisions and open items up to the turn of a review are
+    taken from the review."""
     found = items(notes, model)
     review = notes.review or Review(0, (), ())
     start = datetime.min.replace(tzinfo=UTC)
@@ -218,7 +222,8 @@ def outcome(notes: Noted, model: Model) -> Outcome:
 
 
 def from_dict(stored: object) -> Noted:
-    """Returns stored notes; empty ones, to be made again, if their form is unknown."""
+    """Returns stored notes. If the stored value is missing or invalid, returns empty notes, which are then computed
+    again."""
     try:
         return (
             _adapter().validate_python({"recent": None, **stored})
@@ -230,8 +235,8 @@ def from_dict(stored: object) -> Noted:
 
 
 def without_texts(stored: object) -> object:
-    """Returns stored notes for a checkpoint: without the texts of their context, which the transcript has, and without
-    estimates, which can be made again."""
+    """Returns stored notes for a checkpoint, without the texts of their context, which are in the transcript, and
+    without estimates, which can be computed again."""
     if not isinstance(stored, Mapping) or not isinstance(stored.get("tail"), list):
         return stored
     return {
@@ -275,8 +280,8 @@ async def notes_of(memory: Memory, session: str, until: int | None = None) -> No
 
 
 async def keep(memory: Memory, session: str) -> None:
-    """Stores the notes of a session as of its last turn, and the estimates of its pairs, unless it is wound back.
-    Raises NotFound."""
+    """Stores the notes of a session as of its last turn, and then the estimates for its pairs of items. Does nothing if
+    the session is wound back. Raises NotFound."""
     async with memory.locks.transcript(session):
         if await memory.state.get(AS_OF, session) is not None:
             return
@@ -305,12 +310,12 @@ async def learn(memory: Memory, session: str, review: Review) -> None:
 
 
 async def forget(memory: Memory, session: str) -> None:
-    """Drops the notes of a session whose transcript was rewritten. They are made again when they are needed."""
+    """Drops the notes of a session whose transcript was rewritten. They are computed again when they are needed."""
     await memory.state.remove(NAMESPACE, session)
 
 
 async def forget_old(memory: Memory) -> int:
-    """Drops the notes of sessions that ended long ago and returns how many."""
+    """Drops the notes of sessions that ended long ago, and returns the number of dropped notes."""
     kept = await memory.state.keys_of(NAMESPACE)
     old = sorted(set(kept) & await sessions.ended_long_ago(memory)) if kept else []
     if old:

@@ -1,16 +1,17 @@
 """Edits the bodies of pages: merges derived lines into them, settles their items, and removes derived lines.
 
-**Merging.** A line that says what a hand-written line says is left out. A line that says what a derived line says adds
-its source to that line; of the two wordings the older one is kept. The derived lines of a section are sorted by day.
-All other lines keep their places and bytes. Merging the same lines again changes nothing.
+**Merging.** A line with the meaning of a hand-written line is left out. A line with the meaning of a derived line only
+adds its source to that line, and the older of the two wordings is kept. The derived lines of a section are sorted by
+day. All other lines keep their places and bytes. Merging the same lines again changes nothing.
 
 **Settling.** Replaced decisions and closed items move into sections of their own:
 
     ## Key Decisions                       ## Replaced decisions
     - 2026-11-02: Use JWT [src: 86](/B)   - 2026-11-02: Use the AppRole (replaced 2026-11-04) [src: 2](/A) [src: 86](/B)
 
-The second source names the turn that settled the item. A line whose second source is gone moves back. An item of which
-a newer line may change a part stays in its section, with the note "(perhaps changed 2026-11-04)" and that source.
+The second source names the turn that settled the item. A line whose second source is gone moves back. If a newer line
+may change a part of an item, the item stays in its section, with the note "(perhaps changed 2026-11-04)" and the source
+of the newer line.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ _BULLET = re.compile(r"^[-*+] (?:\d{4}-\d{2}-\d{2}(?:\s*[:—–-]\s*|\s+))?")
 
 @dataclass(slots=True)
 class _Known:
-    """A line of a body. `place` is the number of the line, None for a line that is to be added to `section`."""
+    """A line of a body. `place` is the number of the line, None for a line that is to be added to `section`.
+    `confirmed` are the sources in which the line was found now."""
 
     section: str
     day: str
@@ -76,7 +78,7 @@ class _Known:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its further sources are the turns that settled or changed it."""
+        """True if its sources after the first one are the turns that settled or changed it."""
         return self.section in SETTLED_SECTIONS or (bool(self.sources) and is_changed(self.text))
 
     @property
@@ -107,7 +109,7 @@ class _Body:
         return twin is not None and (line.source in twin.sources or _is_full(twin, line))
 
     def merge(self, place: Place, line: Line, stale: frozenset[str]) -> None:
-        """Adds a line, or its source to the line that says the same."""
+        """Adds a line. If the body has a line with the same meaning, adds only the source to that line."""
         text, links = entries.apart(line.text)
         line = replace(line, text=text)
         twin = self._twin(line, place.section)
@@ -116,7 +118,7 @@ class _Body:
             new.confirmed.add(line.source)
             self._add(new)
             return
-        # Of a turn's lines that say the same, the first wording is kept, or a later one that contains it.
+        # Of a turn's lines with the same meaning, the first wording is kept, or a later one that contains it.
         is_better = line.source not in twin.confirmed or entries.tells_no_more(twin.text, text)
         is_new = twin.place is None or line.path in stale
         twin.confirmed.add(line.source)
@@ -141,7 +143,7 @@ class _Body:
             for known in candidates.values()
             if _same(known, line) and not (section and _is_beside(known, line, section))
         ]
-        # The line's own earlier self comes first, so that merging again finds it.
+        # Prefer the line that was merged from the same turn before, so that merging again finds it.
         return min(
             twins,
             key=lambda known: (
@@ -159,14 +161,16 @@ class _Body:
 
 
 def _is_beside(known: _Known, line: Line, section: str) -> bool:
-    """Returns whether a rule or an open item stands beside a decision or fact of the same turn that quotes it, too."""
+    """Returns whether `line` is a rule or an open item, and `known` was found in the same turn and belongs to another
+    section. Both lines are kept then, even if a decision or fact quotes the rule or open item."""
     homes = {ended.casefold(): home.casefold() for ended, home in HOMES.items()}
     own = homes.get(known.section.casefold(), known.section.casefold())
     return line.source in known.confirmed and own != section.casefold() and line.kind in ("rule", "open")
 
 
 def _replaces(new: _Known, old: _Known, source: Source) -> bool:
-    """Returns whether a line that was found again in the turn `source` has half of the keywords of an older line."""
+    """Returns whether the line `new` was found again in the turn `source`, is in the section of `old`, and has at least
+    half of its keywords."""
     if source not in new.confirmed or new.section.casefold() != old.section.casefold():
         return False
     words = keywords(old.text)
@@ -174,8 +178,8 @@ def _replaces(new: _Known, old: _Known, source: Source) -> bool:
 
 
 def _moves(twin: _Known, place: Place, line: Line) -> bool:
-    """Returns whether a line that is read again belongs into another section than its earlier self. A settled item
-    stays where it is: it moves back elsewhere, or a person moved it."""
+    """Returns whether a line that is read again now belongs to another section than `twin`, its earlier version.
+    Settled items are not moved here: `reopened` moves them back, or a person moved them."""
     old = twin.sources == (line.source,) and line.source not in twin.confirmed
     return old and twin.section not in SETTLED_SECTIONS and twin.section.casefold() != place.section.casefold()
 
@@ -192,8 +196,8 @@ def _is_full(twin: _Known, line: Line) -> bool:
 
 
 def _same(known: _Known, line: Line) -> bool:
-    """Returns whether two lines say the same. Events of two days are two. A replaced decision that is made again is a
-    new one, unless the turn that settled it only repeats it."""
+    """Returns whether two lines have the same meaning. Events of different days are different. A replaced decision that
+    is made again is a new decision, unless the turn that settled it only repeats it."""
     if known.is_settled and line.source not in known.sources:
         return False
     said = _without_note(known.text) if known.is_settled else known.text
@@ -209,12 +213,11 @@ def merged(
     kept: tuple[str, ...] = (),
     replaced_only: frozenset[str] = frozenset(),
 ) -> str:
-    """Returns the body of a file with these lines in it; the same text if it has all of them already.
+    """Returns the body of a file after merging these lines into it; the same text if it has all of them already.
 
-    `stale` are transcripts that were read again: lines that only an earlier reading found are removed, but for those
-    that begin with one of `kept`, and those of a turn of which a part was forgotten: no reading finds them again. A
-    line of one of the transcripts `replaced_only` is removed only if a new line of the same turn and section replaces
-    it.
+    `stale` are transcripts that were read again: their lines that were not found again are removed. Lines that begin
+    with one of `kept` stay, and so do lines of a turn that was partly forgotten, because they cannot be found again. A
+    line of a transcript in `replaced_only` is removed only if a new line of the same turn and section replaces it.
     """
     file = _Body(body)
     cut = {source for known in file.known if MARK in known.text for source in known.sources}
@@ -263,8 +266,8 @@ def with_entry(body: str, section: str, text: str) -> str:
 
 
 def in_order(body: str) -> str:
-    """Returns the body with the derived lines of each section sorted by day: a line below a later one moves to directly
-    above the first later one. All other lines keep their places."""
+    """Returns the body with the derived lines of each section sorted by day: a line that is below a newer line moves to
+    directly above the first newer line. All other lines keep their places."""
     sorted_lines: dict[str, list[_Known]] = {}
     early: list[_Known] = []
     for known in _lines(body):
@@ -315,13 +318,14 @@ def _without_note(said: str) -> str:
 
 
 MOST_HOLDERS = 2
-"""Conversations without a project that may have a word by which two of them have the same subject. Of 14 conversations
-about 8 subjects, 5 items instead of 11 were settled by another subject, and 11 instead of 12 by their own (2026-11)."""
+"""Two conversations without a project have the same subject if they share a word that at most this many conversations
+have. In 14 conversations about 8 subjects, this rule reduced the items that were settled by another subject from 11 to
+5, and those settled by their own subject from 12 to 11 (2026-11)."""
 
 
 def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *, of_one_subject: bool = True) -> str:
     """Returns the body of a page with its items settled by new `lines` (decisions, rules, facts, reports), and by lines
-    that the user `corrected`: the page has them in another section or in other words.
+    that the user `corrected`, which the page has in another section or in other words.
 
     Only pairs with a new line are judged: lines that were settled before keep their state. If the page is not
     `of_one_subject`, an item of another conversation is settled only if both share a word that at most MOST_HOLDERS
@@ -379,7 +383,8 @@ def settled(body: str, lines: Iterable[Line], corrected: Iterable[Line] = (), *,
 
 
 def _in_place(before: str, after: str) -> str:
-    """Returns the body `after` its items were settled, with each item that is still in its section in its old place."""
+    """Returns the body `after` its items were settled, with every item that stayed in its section at the place that it
+    has in `before`."""
     left: dict[tuple[str, Source, str], list[Entry]] = {}
     for one in entries.derived(after):
         left.setdefault(_identity(one), []).append(one)
@@ -396,13 +401,13 @@ def _in_place(before: str, after: str) -> str:
 
 
 def _identity(item: Entry) -> tuple[str, Source, str]:
-    """Returns what an item keeps when it is settled again."""
+    """Returns a key of an item that does not change when the item is settled again."""
     return item.section, item.sources[0], _without_note(item.said)
 
 
 def _settled(item: Entry, kind: str, day: str, source: Source, *, is_whole: bool = True) -> tuple[Entry, str, str]:
-    """Returns an item of this kind with its section and its text after the turn `source` settled it, or, if not
-    `is_whole`, perhaps changed it."""
+    """Returns an item of this kind, and its section and text after the turn `source` settled it. If not `is_whole`, the
+    turn perhaps changed a part of the item, which stays in its section."""
     section, verb = SETTLED[kind] if is_whole else (item.section, CHANGED)
     note = f"({verb} {day})" if day else f"({verb})"
     links = "" if is_whole else entries.apart(item.text)[1]
@@ -411,7 +416,7 @@ def _settled(item: Entry, kind: str, day: str, source: Source, *, is_whole: bool
 
 
 def _conversation(transcript: str) -> str:
-    """Returns the beginning of the session's id in the beginning of a transcript's path, as in `Source.order`."""
+    """Returns the beginning of the session's id, from the part of a transcript's path that `Source.order` contains."""
     return transcript.rpartition("/")[2].partition("-")[2]
 
 
@@ -436,7 +441,7 @@ def _share_a_subject(old: Statement, new: Statement, holders: Mapping[str, Colle
 
 
 def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
-    """Returns the body with those items settled whose lines name the turn that settled them."""
+    """Returns the body after settling the items for which a line names the turn that settled them (`settled_by`)."""
     moved: list[tuple[Entry, str, str]] = []
     for line in lines:
         if line.settled_by is None:
@@ -449,7 +454,8 @@ def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
 
 
 def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False) -> str:
-    """Returns the body with those items moved back whose settling turn is no longer named, or `is_gone`."""
+    """Returns the body after moving back the settled items that name no settling turn any more, or only turns that
+    `is_gone` returns True for."""
     back = []
     for one in _items(body, {*HOMES, *KINDS}):
         first, *settling = one.sources
@@ -463,7 +469,7 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
 
 def superseded(body: str, old: Entry, day: str, source: Source | None = None) -> str:
     """Returns the body of a page with an item replaced, or an open item closed, on request. `source` is the turn of the
-    request, which a derived line names. Such an item never moves back by itself."""
+    request; a derived line names it. `reopened` never moves such an item back."""
     first, *rest = old.text.split("\n")
     sources = entries.sources_of(first)[:1]
     section, verb = settled_section(old)
@@ -519,7 +525,8 @@ def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
 
 
 def _order(source: Source, day: str, said: str = "") -> tuple[datetime, str, int]:
-    """Returns the moment of a statement. One that quotes the answer of the next turn is as late as the answer."""
+    """Returns a sort key for the time of a statement. A statement that quotes the answer of the next turn is as late as
+    that turn."""
     moment = datetime.fromisoformat(day).replace(tzinfo=UTC) if day else datetime.min.replace(tzinfo=UTC)
     return moment, *replace(source, turn=settled_in(source.turn, said)).order
 
@@ -544,7 +551,8 @@ def stripped(body: str, kept: tuple[str, ...] = ()) -> Stripped:
 
 
 def without_state(body: str) -> str:
-    """Returns the body of a page without the block on its top (`is_state`), and without the blank line above it."""
+    """Returns the body of a page without the block at its top (`is_state`), and without the blank line above the
+    block."""
     rows = body.split("\n")
     state = {number for number, row in enumerate(rows, 1) if entries.is_state(row)}
     above = min(state, default=1) - 1
@@ -552,7 +560,7 @@ def without_state(body: str) -> str:
 
 
 def without_empty(body: str, headings: Collection[str]) -> str:
-    """Returns the body without those of the headings that have neither text nor further headings under them."""
+    """Returns the body without those headings of `headings` that have neither text nor further headings under them."""
     found = sections(body)
     empty = _empty(found).intersection(headings)
     leaving = [one for one in found if one.title in empty and _is_bare(one)]
@@ -560,8 +568,8 @@ def without_empty(body: str, headings: Collection[str]) -> str:
 
 
 def without_emptied(before: str, after: str) -> str:
-    """Returns the body `after` a change without those headings of the program that have no text: the headings of items,
-    and those that had derived lines `before`. The title stays."""
+    """Returns the body `after` a change without the empty headings that the program made: the headings of items, and
+    headings that had derived lines `before`. The title stays."""
     made = {*KINDS, *HOMES, *(one.section for one in entries.derived(before))}
     return without_empty(after, made - {one.title for one in sections(after) if one.level == 1})
 

@@ -1,9 +1,9 @@
 """Finds what people say about themselves, in English conversations.
 
-In conversations with an agent, sentences that say who the user is, or tell of family, home, health and habits, go to
-the user's page. Between named people (imported chats) each person's page has that person's statements: sentences in the
-first person that can be understood alone. Questions, sentences to the other person, and sentences without definite
-words are left out.
+In conversations with an agent, sentences that say who the user is, or that are about the user's family, home, health or
+habits, go to the user's page. In imported chats between named people, the statements of each person go to that person's
+page: sentences in the first person that can be understood alone. Questions, sentences to the other person, and
+sentences without definite words are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mcp_server.understanding.sentences import sentences
 # ---------------------------------------------------------------- the user of an agent
 
 LONGEST = 200
-"""Characters of a sentence of the user about the user: a longer one is a story."""
+"""Maximum number of characters of a sentence of the user about the user. A longer sentence tells a story."""
 
 LEAST_SUBJECTS = 2
 
@@ -73,15 +73,15 @@ _BREAK = re.compile(
     rf"|\s+(?:because\s|(?:so|but|and) (?={_OTHER}))",
     re.IGNORECASE,
 )
-"""Where a clause begins that says something else."""
+"""Matches where another clause begins."""
 
 _HERE = re.compile(r"\b(?:this|these|those)\b", re.IGNORECASE)
-"""Words that point at something in the conversation, which a page does not have."""
+"""Words that refer to something in the conversation, which a page does not contain."""
 
 
 def of_self(text: str) -> tuple[LineKind, str] | None:
-    """Returns "about" or "preference" and the clause of a user's sentence that says something lasting of the user, or
-    None. A clause about the task at hand beside it is left out."""
+    """Returns "about" or "preference", and the first clause of a user's sentence that says something lasting about the
+    user; None if there is none. Other clauses, such as one about the current task, are left out."""
     for clause in _BREAK.split(text):
         clause = tidied(clause)
         kind = kind_of_self(clause)
@@ -91,7 +91,8 @@ def of_self(text: str) -> tuple[LineKind, str] | None:
 
 
 def kind_of_self(text: str) -> LineKind | None:
-    """Returns "about" or "preference" if a sentence of the user says something lasting of the user, otherwise None."""
+    """Returns "about" or "preference" if a sentence of the user says something lasting about the user, otherwise
+    None."""
     if len(text) > LONGEST or _UNSURE.search(text) or len(subject_stems(text)) < LEAST_SUBJECTS:
         return None
     return "about" if _ABOUT.search(text) else "preference" if _PREFERENCE.match(text) else None
@@ -100,10 +101,10 @@ def kind_of_self(text: str) -> LineKind | None:
 # ---------------------------------------------------------------- named people
 
 SAMPLE = 2_000
-"""Characters of a message by which its language is identified."""
+"""Number of characters of a message that are used to identify its language."""
 
 SHORTEST_STATEMENT, LONGEST_STATEMENT = 4, 60
-"""Words of a statement."""
+"""Minimum and maximum number of words in a statement."""
 
 LEAST_WEIGHT: Mapping[LineKind, float] = {
     "event": 1.25,
@@ -113,11 +114,11 @@ LEAST_WEIGHT: Mapping[LineKind, float] = {
     "preference": 2.0,
     "about": 3.0,
 }
-"""The least weight of a statement by kind. Of the messages of five chats from which a statement is kept, two thirds are
-the evidence of a question (LoCoMo), as of the 330 lines of word lists that these numbers replaced."""
+"""Minimum weight of a statement by kind. In five chats of LoCoMo, two thirds of the messages from which a statement is
+kept are the evidence for a question. These numbers replaced 330 lines of word lists, which reached the same share."""
 
 LEAST_OF_SELF = 0.75
-"""The least weight of a sentence that says who its speaker is, or what the speaker likes (`kind_of_self`)."""
+"""Minimum weight of a sentence that says who its speaker is, or what the speaker likes (`kind_of_self`)."""
 
 _OPENING = (
     r"(?:hey|hi|hello|yeah|yep|yes|no|nope|oh|ah|wow|whoa|well|so|ok|okay|right|sure|sorry|thanks(?: so much| a lot)?"
@@ -138,7 +139,8 @@ _POINTS = re.compile(
     r"|that(?=\W*$| \w+\W*$|[.,;!])|there(?! (?:is|are|was|were)\b)|(?:an?other|that|this|on) one|similar)\b",
     re.IGNORECASE,
 )
-"""Words that point at something. Only an earlier sentence names it if they stand near the beginning."""
+"""Words that refer to something. Near the beginning of a sentence, they refer to something that only an earlier
+sentence names."""
 _DECISION = re.compile(r"\b(?:I|we)(?:['’]ve| have)? (?:\w+ )?(?:decided|chose|chosen|opted|settled on|agreed)\b")
 _LESSON = re.compile(r"\b(?:I|we)(?:['’]ve| have)? (?:\w+ )?(?:learn(?:ed|t)|reali[sz]ed)\b")
 _LIKES = re.compile(
@@ -161,8 +163,8 @@ _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w’'+-]*[a-z0-9+]\b|\b[A-Z]{2,}
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence that its speaker says of the speaker, with absolute dates; `day` is the day that it names, if any.
-    `weight` grows with its definite words, names, figures and times."""
+    """A sentence of a speaker about the speaker, with absolute dates; `day` is the day that it names, if any. `weight`
+    grows with its definite words, names, figures and times."""
 
     kind: LineKind
     text: str
@@ -171,8 +173,8 @@ class Statement:
 
 
 def statements(text: str, said: date, speakers: Iterable[str] = ()) -> Iterator[Statement]:
-    """Yields the statements of a named person's message. `said` is its day, `speakers` are the names of all people who
-    talk: a sentence may begin by calling one of them."""
+    """Yields the statements of a named person's message. `said` is the day of the message. `speakers` are the names of
+    all people who talk: a name at the beginning of a sentence is removed, because the speaker addresses that person."""
     if is_injected(text) or stop_words(words(text[:SAMPLE])) is not ENGLISH_STOP_WORDS:
         return
     names = "".join(f"|{re.escape(name)}|{re.escape(name.split()[0])}" for name in speakers if name.strip())
@@ -194,7 +196,7 @@ def _statement(sentence: str, said: date) -> Statement | None:
     ):
         return None
     if (points := _POINTS.search(sentence)) and len(subject_stems(sentence[: points.start()])) < LEAST_SUBJECTS:
-        return None  # it speaks of something that only an earlier sentence names
+        return None  # it is about something that only an earlier sentence names
     sentence = f"{sentence[:1].upper()}{sentence[1:].rstrip(' .!…')}."
     dated = absolute(sentence, said)
     timed = dated.past or dated.future or dated.day is not None

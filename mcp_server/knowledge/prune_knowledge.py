@@ -1,7 +1,7 @@
 """Moves knowledge to `archive/`: the oldest entries of MEMORY.md, old journals, unused files, and files that are named.
 
-Search still finds archived texts, no context includes them by default, and `recover` restores them: every call has an
-id that restores all that it moved.
+Search still finds archived texts, but no context includes them by default. `recover` restores them: each call returns
+an id that restores everything that the call moved.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from mcp_server.topics import front_matter
 DECAY_PER_DAY = 0.05
 LEAST_SCORE = 0.01
 LEAST_DAYS = 30
-"""Days: the least age of a file that is archived, and of the log of reads."""
+"""An unused file is archived only if it is older than this number of days, and if the log of reads covers at least as
+many days."""
 
 NEVER = ("knowledge/identity/", "knowledge/memory/")
 
@@ -46,13 +47,13 @@ Strategy = Literal["auto", "clarity", "advisor", "compact", "memory", "files"]
 Fate = Literal["keep", "fading", "gone"]
 
 LISTED = 10
-"""Things of each fate that are listed for people; programs get all."""
+"""Maximum number of items of each fate in the text for people. Programs get all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fated:
-    """A file or entry and the decision on it. `tokens` and `after` are its tokens before and after the pruning, if they
-    were counted."""
+    """A file or entry (`what`), and what happens to it: its `fate` and the reason (`why`). `tokens` and `after` are its
+    tokens before and after the pruning, if they were counted."""
 
     id: str
     what: str
@@ -63,7 +64,7 @@ class Fated:
 
     @property
     def line(self) -> str:
-        """The thing on one line."""
+        """The file or entry on one line."""
         named = self.what if self.id in self.what else f"{self.id} {self.what}"
         size = ""
         if self.tokens is not None:
@@ -73,8 +74,9 @@ class Fated:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The report of a pruning `of` some things, which go to `where`. `undo` are ids for `recover`. `before` and `after`
-    are tokens of the live context, if that was pruned; with `mirror` they count our copy of the client's context."""
+    """The report of a pruning. `of` says in words what is pruned, and `where` to which place it moves. `undo` are ids
+    for `recover`. `before` and `after` are the tokens of the live context, if that was pruned; with `mirror` they are
+    those of the server's copy of the client's context."""
 
     strategy: Strategy
     dry_run: bool
@@ -90,12 +92,12 @@ class Pruned:
     undo: tuple[str, ...] = ()
 
     def of_fate(self, fate: Fate) -> list[Fated]:
-        """Returns the things of one fate, in order."""
+        """Returns the files or entries of one fate, in order."""
         return [one for one in self.fates if one.fate == fate]
 
     @property
     def changes(self) -> bool:
-        """Returns whether anything leaves or gets shorter."""
+        """Returns whether anything is moved away or shortened."""
         return any(one.fate != "keep" for one in self.fates)
 
     @property
@@ -104,7 +106,7 @@ class Pruned:
         counts = ", ".join(f"{fate} {len(self.of_fate(fate))}" for fate in ("keep", "fading", "gone"))
         lines = [f"prune {self.strategy}: {self.of}: {counts}{self._gauge}"]
         if not self.changes:
-            lines.append(f"Nothing {'is' if self.dry_run else 'was'} to be pruned.")
+            lines.append(f"There {'is' if self.dry_run else 'was'} nothing to prune.")
         goes, shorter = ("would go", "would get shorter") if self.dry_run else ("went", "got shorter")
         lines += _listed(f"gone ({goes} to {self.where}):", self.of_fate("gone"))
         lines += _listed(f"fading ({shorter} or is next):", self.of_fate("fading"))
@@ -134,7 +136,7 @@ def _listed(head: str, things: Sequence[Fated]) -> list[str]:
 
 
 def _kept(things: Sequence[Fated]) -> list[str]:
-    """Returns a line that counts the kept things by reason."""
+    """Returns a line that counts the kept files or entries by reason."""
     reasons = Counter(one.why for one in things if one.why)
     said = [f"{why} ({count})" for why, count in reasons.most_common()]
     return [f"keep: {'; '.join(said)}"] if said else []
@@ -184,14 +186,14 @@ def _fate(file: KnowledgeFile) -> Fated:
 def never(path: str) -> str:
     """Returns why a file is never archived; empty if it may be."""
     if path.startswith(NEVER):
-        return "identity and core memory never go"
+        return "identity and core memory are never archived"
     return "an index" if path.rsplit("/", 1)[-1].startswith("_") else ""
 
 
 _PATH = re.compile(r"[\w./-]+\.md\b")
 
 COMMITS = 100_000
-"""Commits in which the last one of each file is searched."""
+"""Maximum number of commits that are searched for the last commit of each file."""
 
 
 # ---------------------------------------------------------------- named files and old journals
@@ -201,7 +203,7 @@ def journal_days(memory: Memory) -> dict[str, date]:
     """Returns the day of every readable journal, by path."""
     found = {}
     for stat in memory.files.walk(JOURNALS):
-        with suppress(ValueError):  # a file that is no journal
+        with suppress(ValueError):  # not a journal
             day = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
             if memory.files.readable(stat.path) is not None:
                 found[stat.path] = day
@@ -209,8 +211,8 @@ def journal_days(memory: Memory) -> dict[str, date]:
 
 
 def last_day(memory: Memory) -> date:
-    """Returns the day of the newest journal, or today if that is earlier or there is no journal. Knowledge ages up to
-    this day: an import of last year is as fresh as it was when its conversations ended."""
+    """Returns the day of the newest journal, or today if that is earlier or there is no journal. The age of knowledge
+    is counted up to this day, so that imported conversations of last year do not make their knowledge a year old."""
     today = date.fromisoformat(memory.local_date(memory.clock()))
     return min(today, max(journal_days(memory).values(), default=today))
 
@@ -235,10 +237,10 @@ async def archive_files(memory: Memory, paths: Sequence[str], dry_run: bool) -> 
         if not memory.files.exists(path):
             raise memory.files.missing(path)
         if not path.startswith("knowledge/") or not path.endswith(".md"):
-            raise Refused(f"{path} is no knowledge file; what is archived lies under knowledge/ and ends with .md")
+            raise Refused(f"{path} is not a knowledge file; only .md files under knowledge/ can be archived")
         if never(path):
             raise Refused(
-                f"{path} stays: {never(path)}; take out of it what is not needed with `remember` or an editor"
+                f"{path} stays: {never(path)}; delete the parts that you do not need with `remember` or an editor"
             )
         chosen.append(path)
     return await _archived(memory, chosen, "asked for", "knowledge files", dry_run)
@@ -249,11 +251,11 @@ async def _archived(memory: Memory, paths: Sequence[str], why: str, of: str, dry
     report = Pruned("files", dry_run, of, fates, where="archive/")
     if dry_run or not paths:
         return report
-    return await _carried_out(memory, lambda: report, f"archive {of}")
+    return await _make_and_carry_out(memory, lambda: report, f"archive {of}")
 
 
-async def _carried_out(memory: Memory, report: Callable[[], Pruned], why: str) -> Pruned:
-    """Moves the files of a report, which is made under the lock of the files. Returns the report of what was done."""
+async def _make_and_carry_out(memory: Memory, report: Callable[[], Pruned], why: str) -> Pruned:
+    """Makes a report under the lock of the files, and moves its files. Returns the report of the moved files."""
     async with memory.locks.files():
         done = await run_sync(lambda: _moved(memory, report(), why))
     for one in done.of_fate("gone"):
@@ -263,8 +265,9 @@ async def _carried_out(memory: Memory, report: Callable[[], Pruned], why: str) -
 
 
 def _moved(memory: Memory, report: Pruned, why: str) -> Pruned:
-    """Moves the files that are `gone` in a report. Returns the report without those that stay, with notes that say why,
-    and with the id that restores the others. A file joins its archived part, such as old plans."""
+    """Moves the files that are `gone` in a report. Returns the report of the moved files, with the id that restores
+    them, and a note for each file that was not moved. If a part of a file is archived already, such as old plans, the
+    file is merged with that part."""
     notes: list[str] = []
     files = memory.files
     going = {one.id: files.read_text(one.id) for one in report.of_fate("gone") if files.exists(one.id)}
@@ -333,17 +336,17 @@ def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
 
     def fate(one: entries.Entry) -> Fated:
         fate: Fate = "gone" if one in leaving else "keep"
-        why = f"the oldest go until {most} lines are left"
+        why = f"the oldest entries are archived until {most} lines are left"
         if one.start in derived:
-            why = "derived: it follows another page"
+            why = "derived from another page"
         elif fate == "keep":
             why = "anchored" if one.start in spared else "newer" if one.date else "without a date"
         return Fated(entry_id(one.text), title_of(one.text), fate, why)
 
     left = lines - sum(one.end - one.start + 1 for one in leaving)
-    notes = [f"{MEMORY}: {lines} lines, {left} afterwards; it is asked to have at most {most}."]
+    notes = [f"{MEMORY}: {lines} lines, {left} afterwards; the target is at most {most}."]
     if left > most:
-        notes.append("What is left over that has no date, or is anchored: shorten it by hand.")
+        notes.append("Derived and anchored entries and entries without a date stay; shorten the file by hand.")
     fates = tuple(map(fate, listed))
     return Pruned("memory", dry_run, MEMORY, fates, where=ARCHIVE, notes=tuple(notes), undo=undo)
 
@@ -352,13 +355,13 @@ def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
 
 
 async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
-    """Moves unused knowledge files to `archive/` (`score`); none before the log of reads covers 30 days."""
+    """Moves unused knowledge files to `archive/` (`score`). Moves none before the log of reads covers LEAST_DAYS."""
     since = await memory.state.access_since()
     covered = (memory.clock() - since).days if since else 0
     if covered < LEAST_DAYS:
         wait = (
-            f"The log of reads covers {covered} days; nothing is judged by it before it covers {LEAST_DAYS}: "
-            f"a file that nobody has read may only not have been needed yet."
+            f"The log of reads covers {covered} days; files are judged by it only when it covers {LEAST_DAYS}: "
+            f"a file that nobody has read may just not have been needed yet."
         )
         return Pruned("files", dry_run, "knowledge files", where="archive/", notes=(wait,))
     paths = await run_sync(lambda: [path for path, _ in _knowledge(memory)])
@@ -370,7 +373,7 @@ async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
 
     if dry_run:
         return await run_sync(report)
-    return await _carried_out(memory, report, "prune files")
+    return await _make_and_carry_out(memory, report, "prune files")
 
 
 def _decided(memory: Memory, counts: Mapping[str, int], last: Mapping[str, datetime]) -> list[Fated]:
@@ -392,14 +395,14 @@ def _decided(memory: Memory, counts: Mapping[str, int], last: Mapping[str, datet
             unchanged=days(changed[path]),
             references=counts.get(path, 0),
             unread=days(last[path]) if path in last else None,
-            spared="anchored" if path in anchored else "linked from elsewhere" if path in linked_to else "",
+            spared="anchored" if path in anchored else "linked from another file" if path in linked_to else "",
         )
         for path, text in texts.items()
     )
 
 
 def anchored_files(memory: Memory) -> frozenset[str]:
-    """Returns the paths of the files that are anchored, whole or a passage of them."""
+    """Returns the paths of the files that are anchored or have an anchored passage."""
     return frozenset(one.item.partition("#")[0] for one in anchors(memory) if one.kind in ("file", "passage"))
 
 

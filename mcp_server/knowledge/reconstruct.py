@@ -1,4 +1,4 @@
-"""Derives all knowledge again from the conversations, on a branch of its own.
+"""Derives all knowledge again from the conversations, on a separate branch.
 
 The live files and the current branch are not changed: the branch `extract/NAME` has its own folder and state, and
 uncommitted changes are committed there. Only lines with an extractor's source are derived again. Lines by people and
@@ -41,7 +41,7 @@ from mcp_server.text.entries import is_derived, sources_of, without_sources
 from mcp_server.text.markdown import split_front_matter
 
 LIVE = "memory"
-"""How the memory as it is now is called among the versions."""
+"""The name of the current memory among the compared versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The versions, and what differs between the first and each other one, by its name."""
+    """The compared versions, and the differences (`deltas`) between the first one and each other one, by the name of
+    the latter."""
 
     versions: tuple[Version, ...]
     deltas: Mapping[str, Delta]
@@ -70,7 +71,7 @@ async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
     for name in names:
         branch = await RECONSTRUCTIONS.find(memory, name)
         if branch.place is None:
-            raise NotFound(f"the folder of reconstruction {name!r} is gone; drop it and make it again")
+            raise NotFound(f"the folder of reconstruction {name!r} is gone; drop the reconstruction and make it again")
         places[name] = branch.place
     noted = await memory.state.entries(STATE)
     begun = {name: noted.get(name, {}).get("begun") for name in names}
@@ -105,7 +106,8 @@ def _version(name: str, tree: Mapping[str, str]) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class FileDelta:
-    """A file in two versions of a memory: derived lines that only one of them has, by what they say."""
+    """A file that differs between two versions of a memory: the numbers of derived lines that only one version has.
+    Lines are compared without their sources."""
 
     path: str
     only_first: int
@@ -114,8 +116,9 @@ class FileDelta:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Two versions beside each other. `own_lost` are lines of a person or an agent that the second lacks; `own_since`
-    counts those that it cannot have, because they were written since it was begun: a merge keeps them."""
+    """The differences between two versions. `own_lost` are lines of a person or an agent that the second version has
+    lost. `own_since` counts the lines that the second version cannot have, because they were written after it was
+    begun; a merge keeps them."""
 
     second_lines: int
     common: int
@@ -132,20 +135,20 @@ def delta(first: Mapping[str, str], second: Mapping[str, str], begun: Mapping[st
     lost: list[str] = []
     since = 0
     for path in sorted({*first, *second}):
-        (ours, own), (theirs, other) = _said(first.get(path, "")), _said(second.get(path, ""))
+        (ours, own), (theirs, other) = _line_counts(first.get(path, "")), _line_counts(second.get(path, ""))
         common = (ours & theirs).total()
         second_lines, common_lines = second_lines + theirs.total(), common_lines + common
         if ours != theirs:
             files.append(FileDelta(path, ours.total() - common, theirs.total() - common))
         missing = own - other
-        carried = missing if begun is None else missing & _said(begun.get(path, ""))[1]
+        carried = missing if begun is None else missing & _line_counts(begun.get(path, ""))[1]
         lost += [f"{path}: {line}" for line in carried.elements()]
         since += (missing - carried).total()
     return Delta(second_lines, common_lines, tuple(files), tuple(lost), since)
 
 
-def _said(body: str) -> tuple[Counter[str], Counter[str]]:
-    """Returns the texts of a body's derived lines, and its other lines without headings."""
+def _line_counts(body: str) -> tuple[Counter[str], Counter[str]]:
+    """Returns the texts of a body's derived lines, and those of its other lines without headings, with their counts."""
     derived: Counter[str] = Counter()
     own: Counter[str] = Counter()
     for line in body.split("\n"):
@@ -159,7 +162,8 @@ def _said(body: str) -> tuple[Counter[str], Counter[str]]:
 RECONSTRUCTIONS = BranchFolders("extract", "reconstruction", "reconstruct")
 
 CARRIED = tuple(path for path in OURS if path not in ("raw/conversations", "checkpoints", "attachments"))
-"""What is on the branch: conversations and what belongs to them are committed by themselves, as ever."""
+"""Paths that are committed on the branch. Conversations, checkpoints and attachments are committed on the current
+branch, as usual."""
 
 STATE = "reconstruct"
 """Namespace of the state: name → when, by what and from which commit it was made."""
@@ -167,8 +171,9 @@ STATE = "reconstruct"
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """One: its folder (None: it is gone), when it was made and by what, how many derived lines were taken out and made
-    anew, from how many conversations."""
+    """A reconstruction: its folder (None if it is gone), when it was made, by which model and extractors (`by`), from
+    how many conversations, and the numbers of derived lines that were removed (`before`) and derived again
+    (`lines`)."""
 
     name: str
     place: str | None
@@ -199,8 +204,8 @@ async def reconstruct(
     used = versions(chosen(extractors))
     model = memory.llm.model if use_model and memory.llm is not None else "rules"
     async with RECONSTRUCTIONS.making(memory, name) as place:
-        begun = await _as_it_is(memory, name, place)
-        made = await _made(memory, name, place, extractors, use_model, f"{model}; {used}", show)
+        begun = await _commit_uncommitted(memory, name, place)
+        made = await _derive_again(memory, name, place, extractors, use_model, f"{model}; {used}", show)
         noted = {field: getattr(made, field) for field in ("by", "conversations", "before", "lines")}
         await memory.state.put(STATE, name, {**noted, "made": made.made.isoformat(), "begun": begun})
     return made
@@ -232,7 +237,7 @@ async def drop(memory: Memory, name: str) -> None:
     await _end(memory, await RECONSTRUCTIONS.find(memory, name))
 
 
-async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
+async def _commit_uncommitted(memory: Memory, name: str, place: Path) -> str:
     """Copies uncommitted changes into the new folder and commits them there. Returns the commit to begin from. Changes
     that may not be committed are copied too, so that no comparison reports them as lost."""
     git, there = Git(place, memory.git.clock), WorkspaceFiles(place, beside(place, LOCAL))
@@ -254,7 +259,7 @@ async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
     return str(await run_sync(git.head))
 
 
-async def _made(
+async def _derive_again(
     memory: Memory,
     name: str,
     place: Path,
@@ -269,8 +274,8 @@ async def _made(
         weekly = await condense(there, "weekly", with_indexes=False)
         await run_sync(_tidy, there.files, emptied)
         left_out = await RECONSTRUCTIONS.commit(memory, there.git, CARRIED)
-        done.notes += [f"{path} is not part of it: {reason}" for path, reason in left_out.items()]
-    by_rules = f"{done.fell_back} conversations were read by rules: the model gave nothing that could be used"
+        done.notes += [f"{path} is not in the reconstruction: {reason}" for path, reason in left_out.items()]
+    by_rules = f"{done.fell_back} conversations were read by rules: the model gave no usable answer"
     notes = (*done.notes, *weekly.notes, *([by_rules] if done.fell_back else []))
     return Reconstruction(name, str(place), memory.clock(), by, done.read, before, done.lines, notes)
 

@@ -1,4 +1,4 @@
-"""Remember: something that should last is written where a person would look for it."""
+"""Remember: writes a lasting fact into the knowledge file in which a person would look for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp_server.conversations.projects import claim, project_of
 from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.history.committing import WRITTEN_IN
 from mcp_server.knowledge.duplicates import is_duplicate
-from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
+from mcp_server.knowledge.editing import NewFact as NewFact  # re-exported for the callers of `remember`
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
 from mcp_server.knowledge.pages import current_entries, settled_section, without_emptied, without_repeats
 from mcp_server.knowledge.writing import renew_memory
@@ -48,26 +48,28 @@ from mcp_server.text.words import words
 from mcp_server.understanding.cues import stems_of_text
 
 _LINE = re.compile(r"(\S.*\.md):(\d{1,9})(?:-\d{1,9})?")
-"""A line of a file, as receipts and searches name it."""
+"""A line of a file, as the results of `remember` and `search` name it."""
 
 LEAST_WORDS, LEAST_SHARE = 2, 0.25
-"""Words of a text by which a longer entry that contains it can be named, and their share of an entry of several
-sentences: the others may still hold."""
+"""A text names a longer entry that contains it if it has at least LEAST_WORDS words. If the entry has several
+sentences, the text must also have LEAST_SHARE of its words, because the other sentences may still be true."""
 
 CLOSEST, LEAST_CLOSE = 3, 0.5
-"""Lines that are named if `supersedes` matches none, or several, and the share of its words that each of them has."""
+"""If `supersedes` matches no line, or several, a note names at most CLOSEST lines, each with at least LEAST_CLOSE of
+its words."""
 
 WRITABLE = ("knowledge/", "archive/", "topics/")
 LONGEST, LONGEST_SUMMARY = 20_000, 120
-"""Characters of a fact, and of its summary in the conversation's transcript."""
+"""Maximum number of characters of a fact, and of its summary in the conversation's transcript."""
 
 ACTIONS = ("append", "replace", "edit", "create")
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What changed. `action` is appended, replaced, edited, created, kept for something that was known already, or
-    waiting: then `proposal` names what waits for the user's word, and `diff` is what it would change."""
+    """What changed. `action` is appended, merged, replaced, edited, created, kept (the fact was known already), or
+    waiting: then `proposal` is the id of the change that waits for the user's approval, and `diff` is what it would
+    change."""
 
     path: str
     action: str
@@ -75,7 +77,7 @@ class Remembered:
     notes: tuple[str, ...] = ()
     proposal: str | None = None
     others: tuple[str, ...] = ()
-    """Other files that changed: what it supersedes was there."""
+    """Other files that changed, because they had entries that the fact replaces or repeats."""
 
     @property
     def markdown(self) -> str:
@@ -91,11 +93,11 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: b
     `approved` it.
 
     Raises:
-        Refused: the text holds a secret, or its file is no knowledge file.
+        Refused: the text contains a secret, or its file is not a knowledge file.
         Invalid: an unknown kind or action, or a missing name or project.
         NotFound, Conflict: `old_text` does not occur exactly once; `create` on a file that exists.
     """
-    fact, session, project, place = await _meant(memory, fact, caller)
+    fact, session, project, place = await _checked_fact(memory, fact, caller)
     if needs_approval(memory, place.path) and not approved:
         return await _propose(memory, fact, place, session, caller)
     await claim(memory, project)
@@ -106,8 +108,8 @@ async def write(
     memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
 ) -> Remembered:
     """Writes a checked and approved fact, and records it in the conversation's transcript. The entry that it supersedes
-    is replaced, also in MEMORY.md, and derived items that say the same leave the page. Items of open conversations on a
-    changed page are settled again by `extract.refresh`, in the background."""
+    is replaced, also in MEMORY.md. Derived items with the same meaning are removed from the page. Items of open
+    conversations on a changed page are settled again by `extract.refresh`, in the background."""
     if session is None:
         done, _ = await _apply(memory, fact, place, None, project)
     else:
@@ -123,7 +125,7 @@ async def write(
     for path in (done.path, *done.others) if done.diff else ():
         memory.changes.publish(Change("file", path, session))
     if fact.supersedes and done.diff:
-        with suppress(ContextManagerError):  # the fact is written; the next extraction renews it, too
+        with suppress(ContextManagerError):  # the fact is written, and the next extraction renews MEMORY.md
             await renew_memory(memory)
     return done
 
@@ -136,7 +138,7 @@ def needs_approval(memory: Memory, path: str) -> bool:
 async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered | None:
     """Returns the change for which `remember` would need the user's approval; None if it needs none. Writes nothing.
     Raises as `remember` does."""
-    fact, session, _, place = await _meant(memory, fact, caller)
+    fact, session, _, place = await _checked_fact(memory, fact, caller)
     if not needs_approval(memory, place.path):
         return None
     edit = await run_sync(edited, memory, fact, place, session)
@@ -184,15 +186,15 @@ def checked(fact: NewFact) -> NewFact:
     if not fact.content.strip() and fact.action in {"append", "create"}:
         raise Invalid("there is nothing to remember: content is empty")
     if len(fact.content) > LONGEST:
-        raise Invalid(f"content has {len(fact.content):,} characters; a fact has at most {LONGEST:,}: say it shorter")
+        raise Invalid(f"content has {len(fact.content):,} characters; a fact has at most {LONGEST:,}; shorten it")
     if fact.supersedes is not None and (fact.action != "append" or not fact.supersedes.strip()):
-        raise Invalid("supersedes goes with action 'append' and names what content replaces: its text, or path:line")
+        raise Invalid("supersedes needs action 'append' and the entry that content replaces: its text, or path:line")
     if fact.action == "edit" and not fact.old_text:
         raise Invalid("action 'edit' needs old_text: the exact text that content replaces")
     if "\0" in fact.content:  # then the whole file would count as binary, and nobody could read it any more
         raise Invalid("content holds a NUL character; say it in plain text")
     if fact.section is not None and not fact.section.isprintable():
-        raise Invalid(f"section {fact.section[:40]!r} is no heading: give its words, on one line")
+        raise Invalid(f"section {fact.section[:40]!r} is not a heading: give its words, on one line")
     found = secrets("\n".join((fact.path or "", fact.section or "", fact.content)))
     if found:
         kinds = ", ".join(sorted({secret.kind for secret in found}))
@@ -201,9 +203,9 @@ def checked(fact: NewFact) -> NewFact:
     return replace(fact, content=disowned(content) if fact.action == "append" else content)
 
 
-async def _meant(memory: Memory, fact: NewFact, caller: Caller) -> tuple[NewFact, str | None, Project, Place]:
-    """Returns the checked fact, its session, project and place. The project is the named one, else the session's, else
-    that of the caller's folder."""
+async def _checked_fact(memory: Memory, fact: NewFact, caller: Caller) -> tuple[NewFact, str | None, Project, Place]:
+    """Returns the checked fact, its session, project and place. The project is the named one, else the session's
+    project, else the project of the caller's folder."""
     fact = checked(fact)
     session = fact.session or caller.session
     named: str | None = fact.project
@@ -226,7 +228,7 @@ def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
         raise Invalid(f"kind {fact.kind!r} belongs under {' or '.join(OWN_HAND)}, not into {path}")
     if not path.startswith(WRITABLE) or not path.endswith(".md"):
         raise Refused(
-            f"{path} is no knowledge file; memory is written under knowledge/, topics/ or archive/, in .md files"
+            f"{path} is not a knowledge file; memory is written to .md files under knowledge/, topics/ or archive/"
         )
     return Place(path, place.section, place.template, place.dated)
 
@@ -240,7 +242,7 @@ async def _apply(
     row: SessionRow | None = None,
 ) -> tuple[Remembered, SessionRow | None]:
     """Writes the fact, and then a line about it into the open transcript of `row`. Returns the session's new row; None
-    without a line."""
+    if no line was written."""
     source = Source(row.path, row.turns) if row else None
 
     def work() -> tuple[Remembered, SessionRow | None]:
@@ -277,7 +279,7 @@ def _changed(
             diffs[one.path] = "\n".join(filter(None, (diffs.get(one.path), change)))
     if fact.kind == "fact" and fact.action == "append" and not is_page(place.path):
         for path in filter(is_page, pages):
-            if change := _say_once(memory, path, fact.content):
+            if change := _remove_repeats(memory, path, fact.content):
                 diffs[path] = "\n".join(filter(None, (diffs.get(path), change)))
     changed = tuple(path for path in diffs if path != place.path)
     if not diffs:
@@ -289,8 +291,9 @@ def _changed(
 def _superseded(
     memory: Memory, fact: NewFact, paths: Sequence[str], project: Project | None, source: Source | None
 ) -> tuple[Old | None, Sequence[Old], tuple[str, ...]]:
-    """Returns the one entry that `supersedes` names, other entries that say the same, and notes about it. The files are
-    searched in order, and then all others for what was written by hand."""
+    """Returns the entry that `supersedes` names (None unless exactly one matches), other entries with the same meaning,
+    and notes for the caller. Searches these files in order, and then all other files for entries that were written by
+    hand."""
     wanted = fact.supersedes or ""
     known = {path: _known(memory, fact, path) for path in dict.fromkeys(paths)}
     if named := _LINE.fullmatch(wanted.strip()):
@@ -312,7 +315,7 @@ def _superseded(
         where = f"{section!r} of {path}" if section else archived_path(path)
         said = f"{verb}: {one.said} (it is now in {where})"
         if verb == "replaced" and len(sentences(one.said)) > 1:
-            said += ". The whole line went there; if another sentence of it still holds, remember that again"
+            said += ". The whole line was moved; if another sentence of it is still true, remember that sentence again"
         copies, beside = [], []
         for at, other in ((path, other) for path, inside in known.items() for other in inside if other is not one):
             parts = sentences(other.said)
@@ -320,19 +323,19 @@ def _superseded(
                 copies += [Old(at, other, source)] if is_duplicate(other.said, one.said) else []
             elif any(is_duplicate(part, one.said) for part in parts):
                 beside.append(_place_of(memory, at, other))
-        notes = [said, *(f"replaced, too: {_place_of(memory, copy.path, copy.entry)}" for copy in copies)]
+        notes = [said, *(f"also replaced: {_place_of(memory, copy.path, copy.entry)}" for copy in copies)]
         if beside:
-            notes.append(f"a longer line also says so, and stays: {'; '.join(beside[:CLOSEST])}")
+            notes.append(f"a longer line says the same and was kept: {'; '.join(beside[:CLOSEST])}")
         return Old(path, one, source), copies, tuple(notes)
     why = f"{len(found)} lines match" if found else "no line matches"
     near = found or _closest([(path, one) for path, inside in known.items() for one in inside], wanted)
     named_lines = "; ".join(_place_of(memory, path, one) for path, one in near[:CLOSEST])
-    hint = f"; the closest: {named_lines}. Call again with PATH:LINE of what it replaces" if near else ""
+    hint = f"; the closest: {named_lines}. Call again with the PATH:LINE of the line to replace" if near else ""
     return None, (), (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
 
 
 def _readable(memory: Memory, path: str) -> SplitText:
-    """Returns the front matter and the body of a file; empty ones if there is no file, or it cannot be read."""
+    """Returns the front matter and the body of a file; both are empty if the file is missing or cannot be read."""
     return split_front_matter(memory.files.readable(path) or "")
 
 
@@ -342,7 +345,8 @@ def _place_of(memory: Memory, path: str, one: Entry) -> str:
 
 
 def _known(memory: Memory, fact: NewFact, path: str) -> list[Entry]:
-    """Returns the entries of a file that a fact may supersede. A derived line of MEMORY.md repeats another page."""
+    """Returns the entries of a file that a fact may supersede. Leaves out derived lines of MEMORY.md, because they
+    repeat another page."""
     return [
         one
         for one in current_entries(_readable(memory, path).body)
@@ -351,8 +355,8 @@ def _known(memory: Memory, fact: NewFact, path: str) -> list[Entry]:
 
 
 def _elsewhere(memory: Memory, project: Project | None) -> list[str]:
-    """Returns the knowledge files that may hold what a fact of a project supersedes: all but the journal, the user's
-    identity, and other projects' files."""
+    """Returns the knowledge files that may contain an entry that a project's fact supersedes: all except the journal,
+    the user's identity, and files of other projects."""
     own = f"{PROJECTS}{project.slug}/" if project and project.slug else None
     paths = (stat.path for stat in memory.files.walk("knowledge/") if stat.path.endswith(".md"))
     closed = (JOURNALS, *OWN_HAND)
@@ -364,14 +368,14 @@ def _elsewhere(memory: Memory, project: Project | None) -> list[str]:
 
 
 def _first_matching(known: Mapping[str, Sequence[Entry]], wanted: str) -> list[tuple[str, Entry]]:
-    """Returns the entries of the first file with any that `wanted` names."""
+    """Returns the entries that `wanted` names, from the first file that has any."""
     by_path = ([(path, one) for one in _matching(inside, wanted)] for path, inside in known.items())
     return next(filter(None, by_path), [])
 
 
 def _matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
     """Returns the entries that `wanted` names: those with exactly these words, else those that contain it or are
-    contained in it, else those that say the same in other words."""
+    contained in it, else those with the same meaning."""
     text = normalised(wanted)
     exact = [one for one in known if normalised(one.said) == text]
     if exact or not text:
@@ -387,7 +391,8 @@ def _matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
 
 
 def _closest(known: Sequence[tuple[str, Entry]], wanted: str) -> list[tuple[str, Entry]]:
-    """Returns the entries, each with its file, that contain `wanted` or have enough of its words, the nearest first."""
+    """Returns the entries that contain `wanted` or at least LEAST_CLOSE of its words, each with its file, the best
+    first."""
     stems, named = stems_of_text(wanted), words(wanted)
     shared = [
         (1.0 if _contains(named, words(one.said)) else len(stems & stems_of_text(one.said)) / max(1, len(stems)), place)
@@ -397,14 +402,15 @@ def _closest(known: Sequence[tuple[str, Entry]], wanted: str) -> list[tuple[str,
 
 
 def _contains(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Returns whether one text contains the other word for word. A text of fewer than LEAST_WORDS words is contained in
-    none."""
+    """Returns whether one text contains the other word for word. The shorter text must have at least LEAST_WORDS
+    words."""
     short, long = sorted((one, other), key=len)
     return len(short) >= LEAST_WORDS and f" {' '.join(short)} " in f" {' '.join(long)} "
 
 
-def _say_once(memory: Memory, path: str, content: str) -> str:
-    """Removes derived items that say the same as a hand-written fact from a page. Returns the change as a diff."""
+def _remove_repeats(memory: Memory, path: str, content: str) -> str:
+    """Removes the derived items that have the meaning of a hand-written fact from a page. Returns the change as a
+    diff."""
     before = memory.files.text_or_none(path)
     if before is None:
         return ""

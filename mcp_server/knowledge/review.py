@@ -2,8 +2,8 @@
 
 Proposals of agents and other machines change identity, topics and settings only. Two lines contradict each other if
 they share most of their content words, and either both give a number of the same unit and no such number is the same,
-or only one of them is negated. Lines of several sentences are not compared: they share words by chance. On the pages of
-eleven conversations no pair is named, and none is one.
+or only one of them is negated. Lines of several sentences are not compared: they share words by chance. The pages of
+eleven conversations contain no contradiction, and none is reported.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from mcp_server.text.markdown import split_front_matter
 from mcp_server.understanding.cues import content_stems, word_list
 
 LEAST_SHARED, LEAST_SHARE = 2, 0.6
-"""Content words without numbers that both lines have, in number and as a share of the words of both."""
+"""Minimum number of content words without numbers that both lines have, and their minimum share of all content words of
+the two lines."""
 
 LONGEST, QUOTED = 200, 100
-"""Characters of a line that is compared, and of its quotation."""
+"""Maximum number of characters of a line that is compared, and of its quotation."""
 
 LATEST = "9999"
-"""The day of a line without one: somebody wrote it by hand, after reading the page."""
+"""The date by which a line without a date is sorted: it was written by hand, so it counts as the newest."""
 
 _QUANTITY = re.compile(r"(\d+(?:[.,:]\d+)*)\s*(%|€|\$|[^\W\d_]+)")
 _SENTENCE_END = re.compile(r"[.!?]\s+\S")
@@ -132,12 +133,13 @@ class Waiting:
 
     @property
     def mark(self) -> str:
-        """Returns a hash of what the user sees of this change."""
+        """Returns a hash of the data of this change that the user sees."""
         return hash_of(f"{self.proposal.id}\n{self.changed}\n{self.diff}") or ""
 
 
 async def waiting(memory: Memory, number: str | None = None) -> list[Waiting]:
-    """Returns the proposals, oldest first, or only the one with the id `number`. Raises NotFound with all ids."""
+    """Returns the proposals, oldest first, or only the one with the id `number`. If there is none, raises NotFound,
+    which names all ids."""
 
     def look() -> list[Waiting]:
         pending = Pending(memory.files)
@@ -164,7 +166,7 @@ async def approve(memory: Memory, number: str, *, anyway: bool = False) -> Remem
     if merging.is_incoming(proposal):
         async with memory.locks.files(), memory.locks.git():
             return Remembered(proposal.path, "taken over", await run_sync(merging.accept, memory, proposal))
-    fact, place = await run_sync(_meant, memory, proposal)
+    fact, place = await run_sync(_fact_and_place, memory, proposal)
     before = await run_sync(_hash_now, memory, proposal.path)
     done = await write(memory, fact, place, proposal.session)
     async with memory.locks.files():
@@ -202,7 +204,7 @@ def _shown(memory: Memory, proposal: Proposal) -> Waiting:
         if merging.is_incoming(proposal):
             diff, problem = merging.shown(memory, proposal)
             return Waiting(proposal, diff, changed, problem)
-        edit = edited(memory, *_meant(memory, proposal), proposal.session)
+        edit = edited(memory, *_fact_and_place(memory, proposal), proposal.session)
     except ContextManagerError as error:
         return Waiting(proposal, "", changed, str(error))
     if not edit.changes:
@@ -210,11 +212,11 @@ def _shown(memory: Memory, proposal: Proposal) -> Waiting:
     return Waiting(proposal, edit.difference(proposal.path), changed)
 
 
-def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
+def _fact_and_place(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
     """Returns the fact and its place. The proposal's file is untrusted: the fact is validated again."""
     path = memory.files.relative(proposal.path)
     if path != proposal.path or not is_for_own_hand(path) or not path.endswith(".md"):
-        raise Refused(f"{proposal.path} is not a file whose changes are proposed; reject {proposal.id}")
+        raise Refused(f"{proposal.path} is not a file whose changes need approval; reject {proposal.id}")
     given = proposal.fact
     fact = NewFact(
         content=given.get("content") or "",
@@ -233,7 +235,7 @@ def _hash_now(memory: Memory, path: str) -> str | None:
 
 
 REVIEWED = "reviewed"
-"""Namespace of the state: a line that the user has looked at → the day of the line."""
+"""Namespace of the state: the key of a line that the user has reviewed → the day of the line."""
 
 SECTIONS = (RULES, DECISIONS, FACTS, OPEN)
 """Sections of a project's page that a line can be moved to."""
@@ -241,20 +243,20 @@ SECTIONS = (RULES, DECISIONS, FACTS, OPEN)
 
 @dataclass(frozen=True, slots=True)
 class Unreviewed:
-    """A derived line of a page that the user has not looked at."""
+    """A derived line of a page that the user has not reviewed."""
 
     path: str
     entry: Entry
 
     @property
     def key(self) -> str:
-        """The line's key in the state. A line with other words is another line."""
+        """The line's key in the state. It changes if the words of the line change."""
         digest = hashlib.sha256(self.entry.said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"{self.path}#{digest}"
 
 
 async def unreviewed(memory: Memory) -> list[Unreviewed]:
-    """Returns the derived lines of people's and projects' pages that the user has not looked at, newest first. Replaced
+    """Returns the derived lines of people's and projects' pages that the user has not reviewed, newest first. Replaced
     and closed items are left out."""
     seen = set(await memory.state.keys_of(REVIEWED))
     found = [one for one in await run_sync(lambda: list(_lines(memory))) if one.key not in seen]
@@ -272,7 +274,7 @@ def _lines(memory: Memory) -> Iterator[Unreviewed]:
 
 
 async def keep(memory: Memory, line: Unreviewed) -> None:
-    """Records that the user has looked at a line. The line stays as it is."""
+    """Records that the user has reviewed a line. The line stays as it is."""
     await memory.state.put(REVIEWED, line.key, line.entry.date)
 
 
@@ -306,11 +308,11 @@ async def remove(memory: Memory, line: Unreviewed) -> None:
 
 
 async def _change(memory: Memory, line: Unreviewed, section: str, change: Callable[[str, Entry], str]) -> None:
-    """Changes a line of a page, and renews the state on top of the page and MEMORY.md, which repeat lines. A recognized
-    or removed line goes to this section of the page's archive as it was: from there it does not come back when its
-    conversation is read again."""
+    """Changes a line of a page, and updates the state at the top of the page and MEMORY.md, which repeat lines. A
+    derived or removed line is first copied to `section` of the page's archive: lines in there are not added again when
+    their conversation is read again."""
     if not line.path.startswith("knowledge/"):
-        raise Refused(f"{line.path} is no page of the knowledge")
+        raise Refused(f"{line.path} is not a page under knowledge/")
 
     def work() -> None:
         before = memory.files.read_text(line.path)
@@ -339,5 +341,5 @@ def lines_of(memory: Memory, line: Unreviewed) -> tuple[int, int]:
 def _found(body: str, line: Unreviewed) -> Entry:
     there = next((one for one in entries.entries(body) if one.text == line.entry.text), None)
     if there is None:
-        raise Conflict(f"{line.path} has changed, and this line is not there any more")
+        raise Conflict(f"{line.path} has changed and no longer has this line")
     return there

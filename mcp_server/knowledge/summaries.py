@@ -1,8 +1,8 @@
 """Lines that repeat other pages: those of MEMORY.md, of the indexes of people and projects, and of a day's journal.
 
-They are computed from the other pages and replaced as a whole when these change. A line has the source of the line that
-it repeats. Lines that a person or an agent wrote are never changed. Links name the people, projects and procedures of a
-derived line, and list on each page the pages that link to it.
+They are computed from the other pages, and all of them are replaced when those pages change. A line has the source of
+the line that it repeats. Lines that a person or an agent wrote are never changed. Links name the people, projects and
+procedures of a derived line, and list on each page the pages that link to it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/"
 _QUALIFIED = re.compile(r" \([^()]+\)$")
 
 SHORTEST = 3
-"""Characters of a name that is looked for in lines."""
+"""Minimum number of characters of a name that is searched for in lines."""
 
 MOST_LINKED = 4
-"""Links of one line."""
+"""Maximum number of links in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A page that lines can name: its path, the link to it, and a pattern of its names. `only`: the project or company
-    of a person who shares the name with another one; lines name this person there, or with these words."""
+    """A page that lines can name: its path, the link to it, and a pattern of its names. `only` is set for a person who
+    shares the name with another person: the project or company without which a line, or the path of its page, does not
+    mean this person."""
 
     path: str
     link: str
@@ -55,7 +56,7 @@ class Named:
     only: str = ""
 
     def place_in(self, path: str, said: str) -> int | None:
-        """Returns where a line of the page `path` names this page first, or None."""
+        """Returns the position at which a line of the page `path` first names this page, or None."""
         around = f"{path} {said}".casefold()
         found = self.pattern.search(said) if self.only.casefold() in around or slugify(self.only) in around else None
         return found.start() if found else None
@@ -128,7 +129,7 @@ def _title(body: str) -> str:
 
 
 QUOTED = re.compile(r"(.*\S)\s+\((agreed|amended|answer|refused): (.*)\)", re.DOTALL)
-"""A decision with the words of the other side in parentheses."""
+"""A decision with the other speaker's words in parentheses."""
 
 TELLING: Mapping[str, frozenset[str]] = {
     "decision": frozenset({"propose"}),
@@ -136,29 +137,29 @@ TELLING: Mapping[str, frozenset[str]] = {
     "open": frozenset({"later", "must"}),
     "report": frozenset({"done"}),
 }
-"""By kind of line, the cues of the sentence that states it; the others give reasons."""
+"""By kind of line, the cues of the sentence that states it. Sentences without these cues give reasons."""
 
 TELLS = 3
-"""The weight of the words of such a sentence; others have 1. With 2, a date or a price in a reason still outweighs a
-short rule."""
+"""The weight of the words of a sentence with such a cue; other words have the weight 1. With 2 instead of 3, a date or
+a price in a reason still outweighs a short rule."""
 
 LEAST_ALONE = 6
-"""Content words of a user's answer that can be understood without the proposal."""
+"""A user's answer with at least this number of content words can be understood without the proposal."""
 
 
 SLACK = 4 / 3
-"""A line that is longer by this factor at most stays whole."""
+"""A line is shortened only if it is longer than this factor times the limit."""
 
 
 def shortened(text: str, longest: int, kind: str = "decision", core: str = "", slack: float = SLACK) -> str:
-    """Returns the neighboring sentences of a line of this kind that fit into `longest` characters, with the `core`, the
-    sentence that states the line. If the core is not known, they are those with the most content words, where the words
-    of a sentence with a cue of the kind count more. A line of at most `slack` times `longest` characters stays whole; a
-    longer sentence is cut at the end of a clause.
+    """Returns neighboring sentences of a line of this kind that fit into `longest` characters and include `core`, the
+    sentence that states the line. If the core is not known, chooses the sentences with the most content words; words of
+    a sentence with a cue of the kind count TELLS times. A line of at most `slack` times `longest` characters stays
+    whole. A sentence that is longer is cut at the end of a clause.
 
-    Of a proposal with an answer, it is what the user says, with the agent's words where there is room or those of the
-    user are too few to be understood alone ("20 minutes, please"). Words that agree to a proposal of one sentence are
-    left out: of several they may choose one."""
+    For a proposal with an answer, keeps the user's words. The agent's words are added if there is room, or if the
+    user's words are too few to be understood alone ("20 minutes, please"). The words of an agreement are left out if
+    the proposal has one sentence; otherwise they may choose one of several options."""
     telling, most = TELLING.get(kind, frozenset()), int(longest * slack)
 
     def says(part: str) -> tuple[bool, bool, int]:
@@ -188,7 +189,7 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
 
 def runs_of(text: str, longest: int) -> list[str]:
     """Returns for each sentence of a text the longest run of sentences that begins with it and has at most `longest`
-    characters; a longer sentence stands alone."""
+    characters; a longer sentence is a run by itself."""
     parts = sentences(text)
     runs: list[str] = []
     for place, run in enumerate(parts):
@@ -201,15 +202,16 @@ def runs_of(text: str, longest: int) -> list[str]:
 
 
 def _says(text: str, telling: Container[str] = ()) -> tuple[bool, int]:
-    """Returns how much a run of sentences says; a table says least. `telling` are the cues of sentences that count
-    `TELLS` times."""
+    """Returns a sort key for the information in a run of sentences: its content words, weighted. A row of a table ranks
+    lowest. Words in sentences with a cue in `telling` count `TELLS` times."""
     told = [part for part in sentences(text) if any(cue in telling for cue in cues(part))]
     words = set(content_words(text))
     return " | " not in text, len(words) + (TELLS - 1) * len(words.intersection(content_words(" ".join(told))))
 
 
 JOURNAL_LINES, LEAST_DERIVED = 10, 3
-"""Lines of a day's journal, and the derived ones among them that lines of people and agents leave room for."""
+"""Maximum number of lines in a day's journal, and the number of derived lines that are kept even if lines of people and
+agents fill the journal."""
 
 PREFIXES: Mapping[LineKind, str] = {
     "decision": "Decided: ",
@@ -219,7 +221,7 @@ PREFIXES: Mapping[LineKind, str] = {
     "rule": "Rule: ",
     "procedure": "How to: ",
 }
-"""The beginning of a journal line by kind. Facts and what people say of themselves have none."""
+"""The beginning of a journal line by kind. Facts and statements of people about themselves have none."""
 
 _WORTH = (
     ("Decided: ", "Decision: "),
@@ -229,16 +231,18 @@ _WORTH = (
     ("Rule: ",),
     ("How to: ",),
 )
-"""The beginnings of journal lines in their order of worth, with those that earlier versions wrote (`FLUSHED`)."""
+"""The beginnings of journal lines, the most important kind first, including those that earlier versions wrote
+(`FLUSHED`)."""
 
 
 def within_the_day(body: str) -> str:
-    """Returns the body of a journal with at most JOURNAL_LINES lines: without the derived lines of least worth, and
-    without headings under which none is left. Lines that people and agents wrote stay.
+    """Returns the body of a journal with at most JOURNAL_LINES lines. Removes the least important derived lines, and
+    headings that become empty. Lines that people and agents wrote stay.
 
-    The newest line of each kind under a heading comes before the second newest. Among these, decisions and reports come
-    first, then newer lines; facts come last. A line that leaves would also leave if more lines came: the journal is the
-    same whether conversations are read one by one or together."""
+    Lines without a prefix, such as facts, are the least important. Otherwise the newest line of each kind under a
+    heading ranks before the second newest; lines of equal rank are sorted by kind as in `_WORTH`, then newer ones
+    first. A removed line would also be removed if more lines were added. So the journal is the same whether
+    conversations are read one by one or together."""
     found = entries.entries(body)
     derived = sorted((one for one in found if one.sources), key=lambda one: (one.sources[0].order, one.text))
     most = max(LEAST_DERIVED, JOURNAL_LINES - (len(found) - len(derived)))
@@ -255,20 +259,21 @@ def within_the_day(body: str) -> str:
 ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
 
 MOST: Mapping[str, int] = {ABOUT_USER: 10, RULES: 20, PROJECTS: 20, DECISIONS: 17, LESSONS: 15}
-"""Derived lines of a section, 82 in all: with its headings, MEMORY.md has at most 120 lines."""
+"""Maximum number of derived lines by section, 82 in total: with its headings, MEMORY.md has at most 120 lines."""
 
 LONGEST = 140
-"""Characters of what a line says of a project or person."""
+"""Maximum number of characters of the text of a line about a project or person."""
 
 LONGEST_PART = 100
-"""Characters of each part of a project's line in MEMORY.md: what it is, its last decision, its next step. Briefs show
-the line: with 140, two of 461 prompts less get all they need (`bench push`, 2026-11)."""
+"""Maximum number of characters of each part of a project's line in MEMORY.md: what the project is, its last decision,
+its next step. Briefs contain the line: with 140 characters, 2 of 461 prompts fewer get everything they need (`bench
+push`, 2026-11)."""
 
 LEAST_OPENING = 5
-"""Content words of the sentence that says what a project is: a greeting or an apology has fewer."""
+"""Number of content words from which a sentence can say what a project is. A greeting or an apology has fewer."""
 
 FIRST_TURNS = 3
-"""Turns of a project's first conversation in which the user says what the project is."""
+"""Number of turns at the start of a project's first conversation in which the user may say what the project is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +286,8 @@ class Summary:
 
 
 def of_project(bodies: Iterable[str]) -> Summary | None:
-    """Returns what a project is, its last decision and its next step, as far as its pages have derived lines of them;
-    None if they have no derived decision or open item."""
+    """Returns a line with a project's purpose, last decision and next step, as far as its pages have derived lines
+    about them; None if the pages have no derived decision or open item."""
     purpose, decided, still_open = _state([one for body in bodies for one in entries.derived(body)])
     newest = _newest(one for one in (decided, still_open) if one is not None)
     if newest is None:
@@ -317,7 +322,7 @@ def with_backlinks(body: str, links: Sequence[str]) -> str:
 
 
 def _headed(body: str, block: Sequence[str]) -> str:
-    """Returns a body without a block with this block under its title."""
+    """Returns the body with `block` under its title. The body must not have such a block yet."""
     title = next((one for one in sections(body, 1) if one.level == 1), None)
     if title is None or not block:
         return body
@@ -326,8 +331,8 @@ def _headed(body: str, block: Sequence[str]) -> str:
 
 
 def _said(one: Entry, longest: int, slack: float = SLACK) -> str:
-    """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentence that can
-    be understood alone, or else with the one that says most."""
+    """Returns a line's short form. The short form of a fact, which says what a project is, begins with the first
+    sentence of at least LEAST_OPENING content words, or else with the sentence that has the most."""
     kind = KINDS.get(one.section, "")
     runs = runs_of(one.said, longest) if one.section == FACTS else [one.said]
     opening = max(runs, key=lambda run: min(LEAST_OPENING, len(set(content_words(sentences(run)[0])))), default="")
@@ -349,8 +354,8 @@ def _newest(lines: Iterable[Entry]) -> Entry | None:
 
 
 def _purpose(lines: Iterable[Entry]) -> Entry | None:
-    """Returns the fact that opens the first conversation about a project, in which the user says what it is ("I'm
-    starting a service …"); None if it opens with something else."""
+    """Returns the fact at the start of a project's first conversation in which the user says what the project is ("I'm
+    starting a service …"); None if there is none."""
     ordered = sorted(lines, key=lambda one: one.sources[0].order)
     first = [one for one in ordered if one.sources[0].path == ordered[0].sources[0].path]
     facts = [one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS]
@@ -379,7 +384,7 @@ def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
     shown: dict[str, list[str]] = {}
     for section, lines in found.items():
         texts = [text for _, text in sorted(lines, key=lambda line: line[0])[-MOST[section] :]]
-        shown[section] = texts[::-1] if section == PROJECTS else texts  # the project at hand first
+        shown[section] = texts[::-1] if section == PROJECTS else texts  # the newest project first
     return shown
 
 
@@ -394,7 +399,7 @@ def _section(path: str, slug: str, section: str) -> str:
 
 
 def renewed(body: str, lines: Mapping[str, Iterable[str]]) -> str:
-    """Returns the body of MEMORY.md with these derived lines instead of its own. A line that says the same as a
+    """Returns the body of MEMORY.md with these derived lines instead of its old ones. A line with the meaning of a
     hand-written line is left out."""
     bare = stripped(body)
     own = [one.text for one in entries.entries(bare.body)]
@@ -408,7 +413,7 @@ def renewed(body: str, lines: Mapping[str, Iterable[str]]) -> str:
 
 
 SECTIONS = ("About", "What happened", "Likes and dislikes", "Plans", "Decisions")
-"""Sections of a person's page that say who somebody is, the best first."""
+"""Sections of a person's page that say who the person is, the best first."""
 
 
 def of_person(body: str) -> Summary | None:
@@ -436,13 +441,13 @@ def index_with(body: str, lines: Mapping[str, Summary]) -> str:
 
 
 LONGEST_FILE = 300
-"""Derived lines of a person's or project's page. Beyond that, what happened longest ago goes to archive/."""
+"""Maximum number of derived lines of a person's or project's page. Above it, the oldest events move to archive/."""
 AHEAD, HAPPENED = ("Plans", "Next"), ("What happened", "Done")
 
 
 def outdated(body: str, before: str) -> list[Entry]:
-    """Returns the derived lines that leave a person's or project's page: plans of days before `before` (YYYY-MM-DD),
-    and of more than LONGEST_FILE lines what happened longest ago."""
+    """Returns the derived lines to archive from a person's or project's page: plans for days before `before`
+    (YYYY-MM-DD), and the oldest events if the page has more than LONGEST_FILE lines."""
     dated = [one for one in entries.derived(body) if one.date]
     plans = [one for one in dated if one.section in AHEAD and one.date < before]
     happened = sorted((one for one in dated if one.section in HAPPENED), key=lambda one: (one.date, one.start))

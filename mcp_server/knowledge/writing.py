@@ -1,7 +1,7 @@
 """Writes extracted lines into the pages of the knowledge.
 
-`write_lines` writes each file whole and keeps every line that a person or an agent wrote. `renew` writes links, and the
-derived lines of MEMORY.md, anew from the other pages.
+`write_lines` replaces whole files and keeps every line that a person or an agent wrote. `renew` computes links, and the
+derived lines of MEMORY.md, again from the other pages.
 """
 
 from __future__ import annotations
@@ -53,13 +53,15 @@ LINKED = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "
 """Folders of the pages that link to each other."""
 
 FOLDERS = (*LINKED, JOURNALS)
-"""Folders in which extractors write. Reading a conversation again removes outdated lines there."""
+"""Folders that contain extracted lines. When a conversation is read again, outdated lines are removed from these
+folders."""
 
 ITEM_PAGES = ("knowledge/projects/", "knowledge/reference/")
 """Folders of the pages that hold decisions and open items."""
 
 FLUSHED = ("Decision:", "Lesson:", "To-do:")
-"""Beginnings of journal lines that earlier versions wrote when a text left the context: these lines stay."""
+"""Beginnings of journal lines that earlier versions wrote when a text was removed from the context. These lines
+stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Stale:
-    """The transcripts that were read again; of those in `replaced_only` a line leaves only if a new one replaces it."""
+    """The transcripts that were read again (`paths`). A line of a transcript in `replaced_only` is removed only if a
+    new line replaces it."""
 
     paths: frozenset[str] = frozenset()
     replaced_only: frozenset[str] = frozenset()
@@ -107,14 +110,14 @@ async def write_lines(
     live: Mapping[str, Mapping[str, Any]] | None = None,
     dry_run: bool = False,
 ) -> tuple[list[ChangedFile], Mapping[str, str]]:
-    """Writes lines durably into their files, each file whole. `anew` are transcripts that were read again: their
-    earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an earlier line is
-    removed only if a new line replaces it. `dry_run` writes nothing.
+    """Writes lines durably into their files. Each file is replaced as a whole. `anew` are transcripts that were read
+    again: their earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an
+    earlier line is removed only if a new line replaces it. `dry_run` writes nothing.
 
-    Returns the changes, and the files that are left alone because they cannot be read, each with the reason.
+    Returns the changes, and the files that are not changed because they cannot be read, each with the reason.
 
-    Pages also show the items of open conversations: those in the state, and the newer ones of `live`, which are stored.
-    The items of the transcripts `ended` are no longer shown: their lines are among the derived ones."""
+    Pages also show the items of open conversations: those in the state, and newer ones in `live`, which are then stored
+    in the state. The items of the transcripts `ended` are no longer shown, because `derived` has their lines."""
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.asked))
 
     async def work() -> tuple[list[ChangedFile], Mapping[str, str]]:
@@ -129,7 +132,7 @@ async def write_lines(
             else:
                 changed.append(await run_sync(_written, batch, path, dry_run))
         for path, one in newer.items():
-            await memory.state.put(LIVE_ITEMS, path, one, waits=False)  # the transcript has it all
+            await memory.state.put(LIVE_ITEMS, path, one, waits=False)  # can be derived again from the transcript
         return [one for one in changed if one is not None], batch.unreadable
 
     if dry_run:
@@ -151,7 +154,8 @@ def _batch(
     stored: Mapping[str, object],
 ) -> tuple[_Batch, set[str], dict[str, _FoundPage]]:
     """Returns the lines to write, the paths of the files that they change, and the pages that show items of open
-    conversations. `open_items` are the stored lines of these, `stored` such pages as they are in the state."""
+    conversations. `open_items` are the stored lines of open conversations, and `stored` are such pages as stored in the
+    state."""
     files = memory.files
     live = _not_forgotten(memory, [line for stored in open_items for line in lines_from(stored)])
     shown = [line for line, _ in _not_remembered(files, [(line, "") for line in live])]
@@ -161,9 +165,9 @@ def _batch(
     wanted = {place_of(line, title).path for line, title in lines}
     unreadable = _unreadable(files, {MEMORY, *wanted, *settling, *showing, *stored})
     lines = [(line, title) for line, title in lines if place_of(line, title).path not in unreadable]
-    placed = _at_home(files, _not_remembered(files, lines))
+    placed = _by_file(files, _not_remembered(files, lines))
     corrected = _by_page(_corrected(files, placed))
-    holding = _holding(files, stale.paths) if stale.paths else ()
+    holding = _files_with_source(files, stale.paths) if stale.paths else ()
     batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), settling, corrected, showing, unreadable)
     paths = {*placed, *holding, *filter(files.exists, (*settling, *corrected))} - unreadable.keys()
     live_pages = {*stored, *showing} - unreadable.keys()
@@ -171,7 +175,7 @@ def _batch(
 
 
 def _unreadable(files: Files, paths: Iterable[str]) -> dict[str, str]:
-    """Returns those of the files that cannot be read, or whose archived file cannot, each with the reason."""
+    """Returns the files that cannot be read, or whose archived file cannot be read, each with the reason."""
     found: dict[str, str] = {}
     for path in sorted(paths):
         try:
@@ -183,7 +187,7 @@ def _unreadable(files: Files, paths: Iterable[str]) -> dict[str, str]:
 
 
 def _not_forgotten(memory: Memory, lines: Sequence[Line]) -> Sequence[Line]:
-    """Returns the lines without text that was forgotten on request."""
+    """Returns the lines that contain no text that was forgotten on request."""
     whole = "\n".join(line.entry for line in lines)
     if memory.forgotten.clean(whole) == whole:
         return lines
@@ -191,7 +195,7 @@ def _not_forgotten(memory: Memory, lines: Sequence[Line]) -> Sequence[Line]:
 
 
 def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
-    """Returns the lines without the facts that a person or an agent wrote into MEMORY.md."""
+    """Returns the lines, except facts with the meaning of an entry that a person or an agent wrote into MEMORY.md."""
     if not any(line.kind == "fact" for line, _ in lines):
         return list(lines)
     known = entries(split_front_matter(files.readable(MEMORY) or "").body)
@@ -206,7 +210,8 @@ def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tup
 async def _newer(
     memory: Memory, known: Mapping[str, Mapping[str, Any]], live: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Returns those items of open conversations for which no other process has stored newer ones."""
+    """Returns the items of `live`, except those of conversations that are no longer open or for which another process
+    has stored newer items."""
     still_open = {row.path for row in await memory.state.sessions(open_only=True)}
     still_open.update(await memory.state.keys_of(PENDING_EXTRACTION))
     return {
@@ -219,8 +224,8 @@ async def _newer(
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """The lines to write, by path: `reports` close open items of a page, `corrected` are recognized lines that the user
-    moved or reworded on a page, and `shown` are lines of open conversations. `unreadable` are files that are left
-    alone, each with the reason."""
+    moved or reworded on a page, and `shown` are lines of open conversations. `unreadable` are files that are not
+    changed, each with the reason."""
 
     memory: Memory
     placed: Mapping[str, list[tuple[Place, Line]]]
@@ -248,9 +253,9 @@ async def write_changes(memory: Memory, work: Callable[[], list[ChangedFile]], d
 
 
 async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
-    """Writes anew what follows from the other pages, and returns the changes: which people, projects and procedures
-    the derived lines of pages name, which pages link to them, and the derived lines of MEMORY.md. Pages that show items
-    of open conversations get their links when these end."""
+    """Writes the texts that are computed from the other pages, and returns the changes: the links of derived lines to
+    people, projects and procedures, the lists of the pages that link to a page, and the derived lines of MEMORY.md.
+    Pages that show items of open conversations get their links when those conversations end."""
     shown = await memory.state.keys_of(LIVE_PAGES)
 
     def work() -> list[ChangedFile]:
@@ -261,7 +266,7 @@ async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
 
 
 async def renew_memory(memory: Memory) -> None:
-    """Writes the derived lines of MEMORY.md anew from the other pages."""
+    """Computes the derived lines of MEMORY.md again from the other pages, and writes them."""
     await write_changes(memory, partial(_renew_memory, memory, False), False)
 
 
@@ -280,7 +285,7 @@ def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[Ch
 
 def _renew_memory(memory: Memory, dry_run: bool) -> list[ChangedFile]:
     if memory.files.exists(MEMORY) and memory.files.readable(MEMORY) is None:
-        return []  # `doctor` names it
+        return []  # `doctor` reports the file
     template = place_for("fact", "x", None, "", None).template
     lines = derived_lines(page_bodies(memory.files))
     return edit_body(memory, MEMORY, partial(renewed, lines=lines), dry_run, template)
@@ -289,7 +294,7 @@ def _renew_memory(memory: Memory, dry_run: bool) -> list[ChangedFile]:
 def edit_body(
     memory: Memory, path: str, change: Callable[[str], str], dry_run: bool, template: str = ""
 ) -> list[ChangedFile]:
-    """Writes the body of a file as `change` returns it, in a new file from `template`. Returns the change, if any. If
+    """Writes the body of a file as `change` returns it; a new file begins as `template`. Returns the change, if any. If
     an editor writes the file meanwhile, `change` is called again."""
 
     def edit() -> list[ChangedFile]:
@@ -312,7 +317,7 @@ def markdown_in(files: Files, *folders: str) -> list[str]:
 
 
 def bodies_of(files: Files, paths: Iterable[str]) -> dict[str, str]:
-    """Returns the bodies of those of the files that can be read, by path."""
+    """Returns the bodies of the files that can be read, by path."""
     return {path: split_front_matter(text).body for path, text in files.texts(paths).items() if text is not None}
 
 
@@ -339,10 +344,10 @@ def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
     return found
 
 
-def _at_home(files: Files, given: Iterable[tuple[Line, str]]) -> dict[str, list[tuple[Place, Line]]]:
-    """Returns lines, given with the titles of their conversations, by the path of their file. This may be the archived
-    one: a line that was archived does not come back when its conversation is read again, and an archived journal grows
-    in the archive."""
+def _by_file(files: Files, given: Iterable[tuple[Line, str]]) -> dict[str, list[tuple[Place, Line]]]:
+    """Returns lines, given with the titles of their conversations, by the path of their file. The path may be in the
+    archive: a line that was archived stays there when its conversation is read again, and new lines of an archived
+    journal are added in the archive."""
     placed: dict[str, list[tuple[Place, Line]]] = {}
     for line, title in given:
         place = place_of(line, title)
@@ -364,8 +369,8 @@ def _at_home(files: Files, given: Iterable[tuple[Line, str]]) -> dict[str, list[
 
 
 def _corrected(files: Files, home: Mapping[str, Sequence[tuple[Place, Line]]]) -> list[Line]:
-    """Returns those of the lines that the user moved or reworded on their page: they are in its archive, and still
-    replace what they replaced."""
+    """Returns the lines that the user moved or reworded on their page. Their original is in the page's archive, and
+    they still replace the items that they replaced before."""
     found: list[Line] = []
     for path, placed in home.items():
         if path.startswith("archive/"):
@@ -376,7 +381,7 @@ def _corrected(files: Files, home: Mapping[str, Sequence[tuple[Place, Line]]]) -
     return found
 
 
-def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
+def _files_with_source(files: Files, transcripts: frozenset[str]) -> list[str]:
     """Returns the files, also in the archive, with a line that names one of these transcripts as its source, except the
     indexes, which repeat other files."""
     paths = markdown_in(files, *FOLDERS, *map(archived_path, FOLDERS))
@@ -387,13 +392,17 @@ def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
 def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
     """Writes a file that shows no items of open conversations."""
     files, now = batch.memory.files, batch.memory.clock()
-    warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
-    placed, reports, sessions = batch.placed.get(path, ()), batch.reports.get(warm, ()), batch.by_day.get(warm, ())
+    live_path = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
+    placed, reports, sessions = (
+        batch.placed.get(path, ()),
+        batch.reports.get(live_path, ()),
+        batch.by_day.get(live_path, ()),
+    )
     corrected = batch.corrected.get(path, ())
 
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        after = _rewritten(warm, before, placed, batch.stale, now, reports, corrected, sessions)
+        after = _rewritten(live_path, before, placed, batch.stale, now, reports, corrected, sessions)
         if after is None or after == before:
             return None
         if not dry_run:
@@ -441,7 +450,8 @@ def put_page(files: Files, path: str, before: str | None, after: str | None) -> 
 
 
 def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
-    """Returns the page with the lines of ended conversations in its base, and those of open ones shown."""
+    """Returns the text of a page on disk, and the page with the lines of ended conversations in its `base` and those of
+    open conversations in its `shown` text."""
     files, now = batch.memory.files, batch.memory.clock()
     before = files.text_or_none(path)
     page = page_from(stored, before)
@@ -449,7 +459,7 @@ def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
     corrected = batch.corrected.get(path, ())
     base = _rewritten(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()), corrected)
     lines = batch.shown.get(path, ())
-    home = _at_home(files, [(line, "") for line in lines if line.kind != "report"])
+    home = _by_file(files, [(line, "") for line in lines if line.kind != "report"])
     written = _without_gone(page, home.get(path, ()))
     reports = [line for line in lines if line.kind == "report"]
     shown = _rewritten(path, base, written, _Stale(), now, reports, _corrected(files, home))
@@ -464,7 +474,7 @@ def _without_gone(page: LivePage, placed: Sequence[tuple[Place, Line]]) -> list[
 
 
 def _derived_texts(text: str) -> Counter[str]:
-    """Returns the derived lines of a file without their sources, which change when a second turn says the same."""
+    """Returns the derived lines of a file without their sources, which change when a second turn has the same line."""
     lines = (line for line in text.split("\n") if is_derived(line) and not is_state(line))
     return Counter(without_sources(line).strip() for line in lines)
 
@@ -479,9 +489,9 @@ def _rewritten(
     corrected: Sequence[Line] = (),
     sessions: Sequence[str] = (),
 ) -> str | None:
-    """Returns the file with these lines, and without lines of `stale` transcripts alone; `before` if nothing changes.
-    `reports` close open items of the file, and `corrected` replace others. A new file begins with its place's template.
-    `sessions` are added to the front matter of a journal."""
+    """Returns the file with these lines, and without old lines whose sources are all in `stale` transcripts; `before`
+    if nothing changes. `reports` close open items of the file, and `corrected` replace others. A new file begins with
+    its place's template. `sessions` are added to the front matter of a journal."""
     if not placed and (before is None or not (reports or corrected or stale.paths)):
         return before
     start = split_front_matter(before if before is not None else placed[0][0].template)

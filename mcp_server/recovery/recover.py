@@ -1,4 +1,4 @@
-"""Recovers something that left the memory or was changed in it.
+"""Recovers items that were removed from the memory or changed in it.
 
 There are six kinds, each with the id that `recover` takes:
 
@@ -110,7 +110,7 @@ async def recover(
         changes = NOTHING_CHANGED if back.applied and back.difference == NOTHING else back.difference
         return Recovery(back.checkpoint.id, kind, back.paths, changes, back.applied, back.undo, back.notes)
     if knowledge:
-        raise Invalid(f"only a checkpoint brings knowledge back with it, and {what!r} is none (checkpoint list)")
+        raise Invalid(f"only a checkpoint can restore knowledge too, and {what!r} is no checkpoint (checkpoint list)")
     if _CHUNK.fullmatch(what):
         return await _chunk(memory, what, apply)
     if _COMMIT.fullmatch(what):
@@ -122,10 +122,10 @@ async def recover(
     if not apply:
         return _recovery(what, await run_sync(_planned, memory, what, caller))
     async with memory.locks.files():
-        recovery = await run_sync(despite_editors, partial(_carried_out, memory, what, caller))
+        recovery = await run_sync(despite_editors, partial(_apply, memory, what, caller))
     for path in recovery.paths if recovery.applied else ():
         memory.changes.publish(Change("file", path))
-        with contextlib.suppress(Unavailable):  # the recovery is done, even if it cannot be counted
+        with contextlib.suppress(Unavailable):  # a failure to log the recovery must not fail it
             await memory.state.log_access(path, "recover", memory.clock())
     return recovery
 
@@ -134,7 +134,7 @@ async def recover(
 
 
 async def _chunk(memory: Memory, number: str, apply: bool) -> Recovery:
-    """Makes a chunk whole again in the live context. Its record is kept for the undo."""
+    """Restores the full text of a chunk in the live context. The chunk's record is kept for the undo."""
     planned = await recover_chunk(memory, number, dry_run=True)
     record, undo = planned.record, None
     if apply:
@@ -183,7 +183,7 @@ def _kept_record(memory: Memory, number: str) -> ColdRecord | None:
 # ------------------------------------------------------------ doing
 
 
-def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
+def _apply(memory: Memory, what: str, caller: Caller) -> Recovery:
     plan = _planned(memory, what, caller)
     if not plan.edits:
         return _recovery(what, plan)
@@ -230,7 +230,7 @@ def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
     for edit in plan.edits:
         after = None if edit.after is None else memory.forgotten.document(edit.path, edit.after)
         if after is None and edit.after is not None:
-            raise Refused(f"{edit.path} was forgotten on request (forgotten.jsonl) and does not come back")
+            raise Refused(f"{edit.path} was forgotten on request (forgotten.jsonl) and cannot be recovered")
         if edit.before != after:
             edits.append(replace(edit, after=after))
     for edit in edits:
@@ -241,16 +241,16 @@ def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
 def _check(memory: Memory, edit: _Edit, caller: Caller) -> None:
     if not edit.path.startswith(WRITABLE):
         raise Refused(
-            f"{edit.path} is not written by recover, only files under {', '.join(WRITABLE)}; "
+            f"recover does not write {edit.path}, only files under {', '.join(WRITABLE)}; "
             f"`context-manager read {edit.path} --at REV` shows it as it was"
         )
     if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(edit.path):
-        raise Refused(f"{edit.path} is for the user's own hand; they run `context-manager recover` themselves")
+        raise Refused(f"only the user may change {edit.path}; ask the user to run `context-manager recover`")
     new = {secret.kind for secret in secrets(edit.after or "")} - {secret.kind for secret in secrets(edit.before or "")}
     if new:
         raise Refused(
             f"that version of {edit.path} holds a secret ({', '.join(sorted(new))}), and memory is plain text; "
-            f"copy by hand what you need of it"
+            f"copy the parts that you need by hand"
         )
 
 
@@ -275,7 +275,7 @@ def _entry(memory: Memory, number: str) -> _Plan:
     without = "\n".join([*lines[: entry.start - 1], *lines[entry.end :]])
     body = split_front_matter(before or "").body
     if entries.same_entry(body, entry.text) is not None:
-        notes = (f"{MEMORY} says it already; only the archive's copy goes",)
+        notes = (f"{MEMORY} has this entry already; only its copy in the archive is removed",)
         return _Plan("archive", (_Edit(ARCHIVE, archive, without),), notes)
     head = (before or "")[: len(before or "") - len(body)]
     moved = entries.appended(body, entry.section or "Entries", entry.text)
@@ -283,7 +283,7 @@ def _entry(memory: Memory, number: str) -> _Plan:
     length, cap = after.count("\n"), memory.settings.lifecycle.memory_line_cap
     if length > max(cap, REFUSE_LINES):
         raise Refused(f"{MEMORY} would have {length} lines (at most {REFUSE_LINES}); shorten it first")
-    soon = f"{MEMORY} is at its {cap} lines: the oldest entries, maybe this one, are archived again soon"
+    soon = f"{MEMORY} has reached its limit of {cap} lines: its oldest entries, maybe this one, are archived again soon"
     edits = _Edit(MEMORY, before, after), _Edit(ARCHIVE, archive, without)
     return _Plan("archive", edits, (soon,) if length >= cap and entry.date else ())
 

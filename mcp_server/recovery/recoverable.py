@@ -59,7 +59,7 @@ SUMMARY = 100
 
 @dataclass(frozen=True, slots=True)
 class Recoverable:
-    """Something that can come back to `path`. `at` is when it was written (ISO), `summary` one line of it, `matched`
+    """An item that can be restored to `path`. `at` is when it was written (ISO), `summary` one line of it, `matched`
     the number of words of the query in it."""
 
     id: str
@@ -80,7 +80,7 @@ async def recoverable(
     memory: Memory, query: str | None = None, limit: int = 20, session: str | None = None
 ) -> list[Recoverable]:
     """Returns what can be recovered, at most `limit` of each kind: the newest first, or the best matches of `query`.
-    With a session, only what left its live context. Raises NotFound if there is no such session."""
+    With a session, only chunks that left its live context. Raises NotFound if there is no such session."""
     query = (query or "").strip() or None
     cold = await _cold(memory, query, limit, session)
     if session:
@@ -90,20 +90,21 @@ async def recoverable(
 
 
 async def meant(memory: Memory, query: str, session: str | None = None) -> Recoverable:
-    """Returns the recoverable thing with most words of a query; with a session, of what left its live context.
+    """Returns the recoverable item that has the most words of a query; with a session, only chunks that left its live
+    context are searched.
 
     Raises:
-        NotFound: nothing has any of its words.
-        Invalid: several things match equally well; they are named.
+        NotFound: no item has any of its words.
+        Invalid: several items match equally well; the error names them.
     """
-    # An undo, or a whole state, is asked for by its id.
+    # Kept copies for an undo, and checkpoints, can be chosen by their id only.
     found = [
         one for one in await recoverable(memory, query, session=session) if one.kind not in ("replaced", "checkpoint")
     ]
     found.sort(key=lambda one: -one.matched)
     best = [one for one in found if one.matched and one.matched == found[0].matched]
     if not best:
-        raise NotFound(f"nothing that can be recovered has to do with {query!r}; `recover` without arguments lists it")
+        raise NotFound(f"nothing that can be recovered matches {query!r}; `recover` without arguments lists everything")
     if len(best) > 1:
         named = "; ".join(f"{one.id} ({one.summary[:60]})" for one in best[:5])
         raise Invalid(f"{len(best)} things match {query!r} equally well, give the id of one: {named}")
@@ -112,7 +113,7 @@ async def meant(memory: Memory, query: str, session: str | None = None) -> Recov
 
 def as_text(found: list[Recoverable], query: str | None = None) -> str:
     """Returns the list as text for a model."""
-    about = f" that has to do with {query!r}" if query else ""
+    about = f" that matches {query!r}" if query else ""
     if not found:
         return f"There is nothing to recover{about}."
     lines = [f"- {one.written or one.path}, {one.kind}: {one.summary} · {one.id}" for one in found]
@@ -144,7 +145,7 @@ def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recovera
     def found() -> Iterator[_Listed]:
         for head in files.heads():
             lines = [head.note]
-            with suppress(ContextManagerError):  # a broken one is found by its note
+            with suppress(ContextManagerError):  # a damaged checkpoint is found by its note
                 if query:
                     read = files.read(head.path)
                     lines += [*read.thread.splitlines(), *read.decisions, *read.open_items]
@@ -154,7 +155,7 @@ def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recovera
     return list(islice(_ranked(found(), query), limit))
 
 
-_Listed = tuple[Recoverable, list[str]]  # something recoverable with the lines that a query is matched against
+_Listed = tuple[Recoverable, list[str]]  # a recoverable item, and the lines that a query is matched against
 
 
 def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
@@ -168,7 +169,7 @@ def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
 
 
 def _ranked(found: Iterator[_Listed], query: str | None) -> Iterator[Recoverable]:
-    """Yields the things in their order, or with a query those that match it, best first."""
+    """Yields the items in their order, or with a query those that match it, best first."""
     if not query:
         yield from (one for one, _ in found)
         return
@@ -212,7 +213,7 @@ def _versions(memory: Memory) -> Iterator[_Listed]:
 
 
 def _as_listed(memory: Memory, version: Version) -> _Listed:
-    # History may still hold what was forgotten on request: it is not shown either.
+    # An earlier version may still contain text that was forgotten on request: it must not be shown.
     earlier = memory.forgotten.clean(memory.git.blob(version.blob).decode("utf-8", "replace"))
     now = _text(memory, version.path)
     back, away = lost_lines(earlier, now), lost_lines(now, earlier)

@@ -1,6 +1,6 @@
-"""Doctor: checks whether this machine has what the memory needs, and says what to do if not.
+"""Doctor: checks this machine and the stored data, and says how to correct each problem.
 
-`reset` deletes what can be derived again: the index, the state and the logs.
+`reset` deletes the index, the state and the logs. The index and the state are then derived again.
 
 `mcp_server/clients/installers/chain.py` checks the connection between clients and the workspace.
 """
@@ -41,20 +41,20 @@ KEPT_ENTRIES = (
     closed_sessions.LIVE_ITEMS,
     closed_sessions.LIVE_PAGES,
 )
-"""Namespaces of the state that survive: the user's pauses and texts that are never pushed, pending commits and
+"""Namespaces of the state that a reset keeps: the user's pauses and texts that are never pushed, pending commits and
 extractions, and the pages without the items of open conversations."""
 
 STAYS = (
     "raw/ (conversations)",
     "knowledge/, topics/, archive/, checkpoints/, anchors.yaml, forgotten.jsonl",
-    "cold records whose time is not over, or that a checkpoint names",
-    "what waits for approval, a commit or an extraction, pauses, and what recover keeps for its undo",
+    "cold records that have not expired, or that a checkpoint names",
+    "waiting proposals, commits and extractions, pauses, and the copies that recover keeps for an undo",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that is deleted: its place, its size (files, bytes), and what happens afterwards."""
+    """A part that is deleted: its name (`what`), its place, its size (files, bytes), and what happens afterwards."""
 
     what: str
     where: str
@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset deletes, or has deleted (`done`). `notes` name files that could not be deleted."""
+    """The parts that a reset deletes, or has deleted (`done`). `notes` name files that could not be deleted."""
 
     parts: tuple[Part, ...]
     done: bool = False
@@ -101,16 +101,16 @@ def _planned(memory: Memory) -> Reset:
     state = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(STATE)]
     expired = [path_of(record) for record in expired_records(memory)]
     parts = (
-        _part("search index", INDEX, memory.files.walk(INDEX), "built anew from the files, at once"),
+        _part("search index", INDEX, memory.files.walk(INDEX), "rebuilt from the files at once"),
         _part(
             "live state",
             STATE,
             state,
             "conversations, live sets and Clarity are made again from transcripts and cold storage; deleted "
-            "permanently: how often files were read, how far imports have read, what hooks have pushed, copies of "
+            "permanently: how often files were read, the positions of imports, the texts that hooks pushed, copies of "
             "damaged files",
         ),
-        _part("advisor's state", ADVISOR, memory.files.walk(ADVISOR), "gone; it begins again with the next message"),
+        _part("advisor's state", ADVISOR, memory.files.walk(ADVISOR), "deleted; it starts again with a message"),
         _part("logs", LOGS, memory.files.walk(LOGS), "deleted permanently"),
         _part("expired cold records", COLD, map(memory.files.stat, expired), "deleted permanently; they have expired"),
     )
@@ -133,10 +133,10 @@ def _delete(memory: Memory) -> None:
 PROBE = "scratch/.doctor"
 
 MOST_PLACES = 100
-"""Places of secrets listed at most."""
+"""Maximum number of places of secrets that are listed."""
 
 FILES_COMPARED = 20
-"""Indexed files that are read again and compared with the index."""
+"""Number of indexed files that are read again and compared with the index."""
 
 SETTINGS_ADVICE = "correct memory-config.yaml and .local/settings.yaml"
 
@@ -146,7 +146,7 @@ LITTLE = 200 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check. `advice` is empty if it passed; `matters` is False if all works without it."""
+    """The result of one check. `advice` is empty if it passed; `matters` is False if everything works without it."""
 
     name: str
     ok: bool
@@ -159,7 +159,7 @@ async def examine(memory: Memory) -> tuple[Check, ...]:
     """Checks versions, settings, disk, state, index, embedder, tokenizer, git and the front matter of every file."""
     return (
         _versions(),
-        _check("settings", memory.settings.problems, "every setting is understood", SETTINGS_ADVICE),
+        _check("settings", memory.settings.problems, "every setting is valid", SETTINGS_ADVICE),
         await run_sync(_disk, memory),
         *([await run_sync(_space, memory)] if memory.disk.here else []),
         await _state(memory),
@@ -214,7 +214,9 @@ def _disk(memory: Memory) -> Check:
 def _space(memory: Memory) -> Check:
     free = shutil.disk_usage(memory.disk.root).free
     said = f"{free / 1e9:.1f} GB free"
-    return Check("space", free >= LITTLE, said, "" if free >= LITTLE else "free some: a full disk stops recording")
+    return Check(
+        "space", free >= LITTLE, said, "" if free >= LITTLE else "free some space: a full disk stops recording"
+    )
 
 
 async def _state(memory: Memory) -> Check:
@@ -227,7 +229,7 @@ async def _index(memory: Memory) -> Check:
     compared, differing = await memory.index.compare_sample(FILES_COMPARED)
     problems = [str(message) for message in status.messages]
     if differing:
-        problems.append(f"the index does not hold what is in {', '.join(differing)}")
+        problems.append(f"the index does not match the files {', '.join(differing)}")
     return _check(
         "index", problems, f"in order; {compared} files compared with it", "context-manager reset --index --apply"
     )
@@ -266,16 +268,16 @@ def _git(memory: Memory) -> Check:
         return Check("history", True, "PostgreSQL keeps the earlier versions of documents")
     version = memory.git.version()
     if version is None:
-        return Check("git", False, "git was not found on PATH", "install git; without it all works but the history")
+        return Check("git", False, "git was not found on PATH", "install git; only the history needs it")
     damage = memory.git.health.full()
     if damage:
         advice = "context-manager doctor --repair repairs what it can without loss"
         return Check("git", False, "; ".join(damage), advice)
-    return Check("git", True, f"git {version}; the history is whole, and a commit works")
+    return Check("git", True, f"git {version}; the history is complete, and a commit works")
 
 
 async def repair(memory: Memory) -> list[str]:
-    """Repairs git's history as far as nothing is lost, and returns what was done. Raises Unavailable."""
+    """Makes the repairs of git's history that lose no data, and returns a sentence for each. Raises Unavailable."""
     if not memory.git.available() or not await run_sync(memory.git.health.full):
         return []
     async with memory.locks.git():
@@ -294,7 +296,7 @@ def _files(memory: Memory) -> Check:
                     front_matter.check(memory.files.read_text(stat.path), stat.path)
                 except ContextManagerError as error:
                     problems.append(str(error))
-    return _check("files", problems[:5], "every front matter is understood", "correct these places in a text editor")
+    return _check("files", problems[:5], "every front matter is valid", "correct these places in a text editor")
 
 
 def _promises(memory: Memory) -> Check:

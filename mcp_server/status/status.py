@@ -34,7 +34,7 @@ VIEWS = ("all", "sessions", "hooks", "gauges", "topics", "index", "git", "llm", 
 SHOWN_SESSIONS = 10
 TITLES = {"llm": "LLM"}
 OF_SESSION = frozenset(("sessions", "gauges", "clarity", "topics"))
-"""Views that can be narrowed to one session."""
+"""Views that can be limited to one session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class StatusReport:
         lines = [f"# Memory in {self.workspace}"]
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
-            values = values if len(self.views) == 1 else _told(values)
+            values = values if len(self.views) == 1 else _without_zeros(values)
             lines += [
                 "",
                 f"## {TITLES.get(view, view.capitalize())}",
@@ -65,7 +65,7 @@ class StatusReport:
 
 
 async def status(memory: Memory, view: str = "all", session: str | None = None, max_tokens: int = 2000) -> StatusReport:
-    """Returns a report about this memory. `session` narrows the views in `OF_SESSION` to one session.
+    """Returns a report about this memory. `session` limits the views in `OF_SESSION` to one session.
 
     Raises:
         Invalid: no such view.
@@ -121,9 +121,9 @@ def _cold(memory: Memory) -> list[str]:
     ]
 
 
-def _told(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_zeros(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values without zero counts and empty lists, for a report on all views."""
-    inner = {key: _told(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    inner = {key: _without_zeros(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     return {key: value for key, value in inner.items() if value or value is False}
 
 
@@ -159,7 +159,7 @@ def _fitted(memory: Memory, report: StatusReport, max_tokens: int) -> StatusRepo
     names = list(report.views)
     for kept in range(len(names), 0, -1):
         left = names[kept:]
-        cut = f"left out: {', '.join(left)}; ask with view='{left[0]}' or a larger max_tokens" if left else None
+        cut = f"left out: {', '.join(left)}; call again with view='{left[0]}' or a larger max_tokens" if left else None
         report = replace(report, views={name: report.views[name] for name in names[:kept]}, cut=cut)
         if memory.tokens.count(report.markdown) <= max_tokens:
             break
@@ -196,7 +196,9 @@ async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, An
         {
             "session": one.session_id,
             "live": f"{one.current_tokens:,} of {one.limit:,} tokens ({one.pct_used:.0%})",
-            "client": "not told" if one.client_pct is None else f"{one.client_tokens:,} tokens ({one.client_pct:.0%})",
+            "client": "not reported"
+            if one.client_pct is None
+            else f"{one.client_tokens:,} tokens ({one.client_pct:.0%})",
             "chunks": one.memcached_chunks,
             "cold": one.cold_storage_chunks,
             "next": one.next_step,
@@ -329,7 +331,8 @@ async def git_problems(memory: Memory) -> list[str]:
             named += await _ignored(memory)
         busy, files = await run_sync(memory.git.unmerged)
         named += [
-            f"{path} has an unresolved conflict ({busy}); it is left out of contexts until then" for path in files
+            f"{path} has an unresolved conflict ({busy}); it is left out of contexts until the conflict is resolved"
+            for path in files
         ]
     return named
 

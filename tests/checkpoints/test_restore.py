@@ -308,7 +308,7 @@ async def test_what_is_asked_wrongly_is_answered_with_what_to_do(memory: Memory)
     made = await two_states(memory)
     with pytest.raises(NotFound, match=f"did you mean '{made.id}'"):
         await recover(memory, made.id + "0", USER)
-    with pytest.raises(Invalid, match="only a checkpoint brings knowledge back"):
+    with pytest.raises(Invalid, match="only a checkpoint can restore knowledge"):
         await recover(memory, f"{ANA}@HEAD", USER, knowledge=True)
 
 

@@ -94,5 +94,5 @@ async def test_no_roundabout_way_leads_to_the_machines_own_files(memory: Memory)
     memory.files.write_atomic(".local/secret.md", "the token\n")
     (memory.disk.root / "knowledge/link.md").symlink_to("../.local/secret.md")
     for path in ("././.local/secret.md", "memory://././.local/secret.md", "knowledge/link.md"):
-        with pytest.raises(Refused, match="machine's own"):
+        with pytest.raises(Refused, match="private to this machine"):
             await read(memory, path)

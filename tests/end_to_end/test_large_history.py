@@ -182,8 +182,8 @@ async def test_thousands_of_commits_are_searched_to_the_first_one(repository: Pa
         lines = await history.blame(memory, GARDEN)
         row = await history.where(memory, "row 7:")
 
-        assert (came.what, came.subject) == ("came into", "memory: sort7")
-        assert (went.what, went.subject) == ("went from", "memory: sort47")
+        assert (came.what, came.subject) == ("added to", "memory: sort7")
+        assert (went.what, went.subject) == ("removed from", "memory: sort47")
         assert [one.subject for one in lines[2:]] == [f"memory: sort{COMMITS - 40 + n}" for n in range(40)]
         assert row[0].subject == f"memory: sort{COMMITS - 33}"
         assert "sort47" not in (await read(memory, GARDEN, at=came.commit)).text

@@ -54,7 +54,7 @@ async def test_an_anchored_item_stands_in_the_file_and_first_in_the_scores(memor
     assert "{item: claracore, kind: item, note: our engine" in memory.files.read_text("anchors.yaml")
     first = (await clarity.judged(memory, "s")).verdicts[0]
     assert (first.item.id, first.item.anchored, first.terms["anchor"]) == ("claracore", True, 100)
-    assert "it was so already" in (await anchor(memory, "claracore", True)).markdown
+    assert "(no change)" in (await anchor(memory, "claracore", True)).markdown
     assert not (await anchor(memory, "claracore", False)).on
     assert anchors(memory) == []
 

@@ -66,7 +66,7 @@ async def test_anchored_and_undated_entries_stay(memory: Memory) -> None:
     done = await asked(memory, "memory", target=0)
     assert [one.what for one in done.of_fate("gone")] == ["2026-01-03: old"]
     assert {one.why for one in done.of_fate("keep")} == {"anchored", "without a date"}
-    assert "shorten it by hand" in done.markdown
+    assert "shorten the file by hand" in done.markdown
     await anchor(memory, MEMORY, True)
     assert not (await asked(memory, "memory", target=0)).changes
 
@@ -131,7 +131,7 @@ async def test_what_was_read_is_linked_anchored_or_says_it_is_new_stays(
     done = await asked(memory, "files", dry_run=True)
     assert gone(done) == ["pointing.md"]
     why = {one.id.rsplit("/", 1)[1]: one.why for one in done.of_fate("keep")}
-    assert (why["linked.md"], why["named.md"], why["held.md"]) == (*["linked from elsewhere"] * 2, "anchored")
+    assert (why["linked.md"], why["named.md"], why["held.md"]) == (*["linked from another file"] * 2, "anchored")
     assert why["read.md"] == "read lately"
     assert why["fresh.md"] == "still of use: 5 days old, 0 references"
 

@@ -105,7 +105,7 @@ async def test_a_model_that_gives_nothing_leaves_the_rules(memory: Memory, clock
 
 async def test_what_cannot_be_is_said(memory: Memory) -> None:
     await filled(memory)
-    with pytest.raises(Invalid, match="no name"):
+    with pytest.raises(Invalid, match="not a valid name"):
         await reconstruct(memory, "../away")
     with pytest.raises(Invalid, match="no extractor"):
         await reconstruct(memory, "x", ["oracle"])

@@ -74,7 +74,7 @@ async def test_a_line_is_named_by_its_place(memory: Memory) -> None:
 async def test_the_answer_says_that_a_replaced_line_says_more(memory: Memory) -> None:
     await remember(memory, new("Nives' brother is called Tomaž. Her left hand misses two fingers.", "fact"), CALLER)
     done = await remember(memory, new("Nives' brother is called Matija", "fact", "brother is called Tomaž"), CALLER)
-    assert "if another sentence of it still holds, remember that again" in done.notes[-1]
+    assert "if another sentence of it is still true, remember that sentence again" in done.notes[-1]
     done = await remember(memory, new("Nives' brother is called Luka", "fact", "brother is called Matija"), CALLER)
     assert "sentence" not in done.notes[-1]
 
@@ -211,8 +211,8 @@ async def test_every_line_that_says_the_old_thing_is_replaced_and_a_longer_one_i
     assert f"\n- 2026-02-16: {old}\n" not in memory.files.read_text(MEMORY)
     assert [note.partition(":")[0] for note in done.notes[-3:]] == [
         "replaced",
-        "replaced, too",
-        "a longer line also says so, and stays",
+        "also replaced",
+        "a longer line says the same and was kept",
     ]
     assert "Deploys are on Tuesday" in done.notes[-1]
     few = await remember(memory, new("Deploys are on Friday.", "decision", "on call"), CALLER)

@@ -302,7 +302,7 @@ async def test_the_state_names_problems_with_their_remedies(site: httpx2.AsyncCl
     shown = unescape((await site.get("/state?checks=yes")).text)
     assert "1 change waits for your approval" in shown
     assert '<a href="/knows">Decide here</a>' in shown
-    assert "every front matter is understood" in shown
+    assert "every front matter is valid" in shown
 
 
 async def test_stored_text_is_never_markup(site: httpx2.AsyncClient, memory: Memory) -> None:

@@ -261,7 +261,7 @@ async def test_transcripts_are_never_written(memory: Memory) -> None:
 async def test_identity_comes_back_by_the_users_hand_only(memory: Memory) -> None:
     soul = "knowledge/identity/SOUL.md"
     memory.files.write_atomic(soul, "mine\n")
-    with pytest.raises(Refused, match="own hand"):
+    with pytest.raises(Refused, match="only the user may"):
         await recover(memory, f"{soul}@HEAD", Caller(), apply=True)
     assert (await recover(memory, f"{soul}@HEAD", USER, apply=True)).applied
     memory.files.write_atomic(soul, "mine\n")
@@ -530,7 +530,7 @@ async def test_words_find_it_and_one_thing_is_meant_or_none(grown: Memory) -> No
     assert (await meant(grown, "part 2 winter berth day 2")).path == "session s, turn 2"
     with pytest.raises(Invalid, match="equally well"):
         await meant(grown, "winter berth")
-    with pytest.raises(NotFound, match="has to do with"):
+    with pytest.raises(NotFound, match="can be recovered matches"):
         await meant(grown, "xylophone")
 
 

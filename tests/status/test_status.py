@@ -60,7 +60,7 @@ async def test_one_view_or_one_session_can_be_asked_for(memory: Memory) -> None:
 async def test_what_does_not_fit_is_named(memory: Memory) -> None:
     report = await status(memory, max_tokens=150)
     assert report.cut is not None
-    assert "ask with view=" in report.cut
+    assert "call again with view=" in report.cut
     assert memory.tokens.count(report.markdown) <= 400
 
 
@@ -89,7 +89,7 @@ async def test_status_names_a_configuration_file_that_holds_no_names_and_values(
     async with open_memory(workspace, KEYWORDS_ONLY) as again:
         (problem,) = [one for one in (await status(again)).problems if one.startswith(path)]
     assert f"line 1: must be `name: value` lines, not {held}" in problem
-    assert "until you correct it" in problem or "mend it by hand or from git" in problem
+    assert "until you correct it" in problem or "repair it by hand or restore it from git" in problem
 
 
 async def test_the_instructions_are_short_and_true(memory: Memory) -> None:

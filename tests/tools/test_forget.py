@@ -153,14 +153,14 @@ async def test_each_question_has_its_answer(workspace: Path) -> None:
         planned = await call(client, "history", question="revert", about=commit)
         done = await call(client, "history", question="revert", about=commit, dry_run=False)
 
-        assert f"came into knowledge/memory/MEMORY.md ({commit[:10]}: memory: Ana)" in when
+        assert f"added to knowledge/memory/MEMORY.md ({commit[:10]}: memory: Ana)" in when
         assert "from raw/x.md" in where
         assert "MEMORY.md:" in where
         for text in (today, changed, shown):
             assert "Ana moved to Basel" in text
         assert "(not committed yet)" not in blamed
-        assert "would take back" in planned
-        assert done.startswith("taken back")
+        assert "would revert" in planned
+        assert done.startswith("reverted")
         assert "Ana moved" not in await call(client, "read", path="knowledge/memory/MEMORY.md")
         assert subjects(workspace)[0] == 'maintenance: revert "memory: Ana"'
         assert "needs `about`" in await refused(client, "history", question="when")
