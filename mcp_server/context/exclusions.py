@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from mcp_server.context.sections import Filling, passage_text
 from mcp_server.knowledge.pages import without_changed_note
+from mcp_server.knowledge.summaries import PREFIXES
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
 from mcp_server.text.destinations import CLOSED, ENDED, PROJECT_INDEX
 from mcp_server.text.entries import is_derived, without_sources
@@ -69,6 +70,8 @@ NOT_IN_FORCE = ENDED - {CLOSED}
 
 _REPLACED = re.compile(r"\(replaced \d{4}-\d{2}-\d{2}(?: on request)?\)$")
 ANOTHERS = "another project's: {}"
+OPEN_THAT_DAY = "was open on that day; the project's page has the present state"
+_OPEN_THAT_DAY = f"- {PREFIXES['open']}"
 ONLY_ASKS = "a question or a task, which states nothing"
 BY_PROGRAM = "written by a program under the user's name"
 SHOWN_ABOVE = "shown above"
@@ -138,9 +141,10 @@ def why_out(
 ) -> list[str]:
     """Returns for each passage why it is excluded, or "".
 
-    Excluded are lines in the sections of replaced, corrected and removed items, lines that a newer line of their
-    page supersedes, derived lines of a journal, of MEMORY.md or of the index of projects about one of the projects
-    `others`, turns in which the user only asks, and turns that a program wrote. `page_of` returns the page at a path.
+    Excluded are lines in the sections of replaced, corrected and removed items, lines that a newer line of their page
+    supersedes, derived lines of a journal, of MEMORY.md or of the index of projects about one of the projects `others`,
+    open items of a journal, turns in which the user only asks, and turns that a program wrote. `page_of` returns the
+    page at a path.
     """
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
@@ -154,6 +158,8 @@ def why_out(
         another = (is_index or one.category == "journal") and project in others and is_derived(one.text)
         gone = (one.path, one.start) in overtaken or section in NOT_IN_FORCE or _was_replaced(one.text)
         reason = NO_LONGER_SO if gone else ANOTHERS.format(project) if another else ""
+        if one.category == "journal" and one.text.startswith(_OPEN_THAT_DAY):
+            reason = reason or OPEN_THAT_DAY
         if not reason and one.category == "conversation" and one.role == "user":
             reason = BY_PROGRAM if model.by_program(one.text) else ONLY_ASKS if model.only_asks(one.text) else ""
         reasons.append(reason)

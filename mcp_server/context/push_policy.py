@@ -29,10 +29,11 @@ from statistics import median
 from types import MappingProxyType
 
 from mcp_server.context.window_text import NothingAsked, asks_nothing, only_repeats, subject_words, was_sent
+from mcp_server.knowledge.pages import is_changed
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import CLOSED, ENDED, OPEN, RULES
-from mcp_server.text.entries import is_derived
+from mcp_server.text.entries import Source, is_derived, sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.text.words import bounded, content_words, stop_words, words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
@@ -72,6 +73,9 @@ CHARACTERS_PER_TOKEN = 4.2
 
 TOLD = 0.8
 """A candidate with this share of its content words in another one says no more than that."""
+
+TOLD_BY_QUOTE = 0.6
+"""The same for a turn in a line that quotes it."""
 
 LEAST_STEMS = 5
 """Least content words of a turn that is pushed; a turn with fewer ("They close at 4.") says too little alone. Of 130
@@ -197,8 +201,11 @@ class Candidate:
         return tokens if is_derived(self.hit.passage.text) else min(MAX_PASSAGE_TOKENS, tokens) + header
 
     def is_told_by(self, other: Candidate) -> bool:
-        """Returns whether another candidate has nearly all content words of this one."""
-        return len(self.stems & other.stems) >= TOLD * len(self.stems)
+        """Returns whether another candidate has nearly all content words of this one. The last source of a line that
+        was perhaps changed is the turn that changes it, which the line does not quote."""
+        turn = Source(self.hit.passage.path, self.hit.passage.turn or 0)
+        quotes = not is_changed(other.text) and turn in sources_of(other.hit.passage.text)
+        return len(self.stems & other.stems) >= (TOLD_BY_QUOTE if quotes else TOLD) * len(self.stems)
 
     @property
     def is_unrelated(self) -> bool:

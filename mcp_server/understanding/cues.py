@@ -72,19 +72,21 @@ def content_stems(words: Iterable[str]) -> frozenset[str]:
     return _stems(_folded(words))
 
 
+_CONTRACTED = re.compile(r"'(?:m|s|d|t|ll|re|ve)$")
+"""The end of "I'm", "don't" and "Dave's". What remains of the first two are stop words."""
+
+
 @lru_cache(maxsize=1024)
 def stems_of_text(text: str) -> frozenset[str]:
-    """Returns the `content_stems` of a text. Lines of a page are compared again and again."""
-    return content_stems(word_list(text))
+    """Returns the `content_stems` of a text that is compared with another one: two texts with "I'm" have nothing in
+    common. Cached, because lines of a page are compared again and again."""
+    return content_stems(_CONTRACTED.sub("", word) for word in word_list(text))
 
 
 def subject_stems(text: str) -> frozenset[str]:
     """Returns the stems of the words that say what a text is about: no stop words, no words about talking."""
     return _stems(word for word in _folded(word_list(text)) if word not in TALK_WORDS)
 
-
-_CONTRACTED = re.compile(r"'(?:m|s|d|t|ll|re|ve)$", re.MULTILINE)
-"""The end of "I'm", "don't" and "Dave's". What remains of the first two are stop words."""
 
 AT_ONCE = 10_000
 """Words that are folded in one call."""
@@ -96,8 +98,7 @@ def _folded(words: Iterable[str]) -> Iterator[str]:
     left = iter(words)
     while some := list(islice(left, AT_ONCE)):
         joined = "\n".join(some)
-        folded = joined if joined.isascii() else fold(joined)  # the words are in lower case already
-        yield from (_CONTRACTED.sub("", folded) if "'" in folded else folded).split("\n")
+        yield from (joined if joined.isascii() else fold(joined)).split("\n")  # the words are in lower case already
 
 
 def _stems(folded: Iterable[str]) -> frozenset[str]:

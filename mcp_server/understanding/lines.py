@@ -378,7 +378,7 @@ def _replies(messages: Sequence[Message], place: int, text: str) -> bool:
 
 def _says_nothing(text: str) -> bool:
     """Returns whether a sentence has no word about a subject: "That's enough for today."."""
-    return not subject_stems(text)
+    return all("'" in stem for stem in subject_stems(text))
 
 
 def _points_back(messages: Sequence[Message], place: int, text: str) -> bool:
@@ -541,8 +541,8 @@ def _with_answer(proposal: str, said: str, answer: Message) -> str:
 def _without_yes(said: str, answer: Message) -> str:
     """Returns an agreeing answer without a first sentence that only agrees, if there is another one."""
     first, *others = split(said)
-    is_yes = len(first.split()) <= SHORT_ANSWER and "yes" in cues(answer.in_english(first))
-    return " ".join(others) if others and is_yes and not re.search(r"\d", first) else said
+    only_agrees = "yes" in cues(answer.in_english(first)) and not subject_stems(first) and not _numbers(first)
+    return " ".join(others) if others and only_agrees else said
 
 
 def _verdicts(answer: Message) -> tuple[float, float, float]:
