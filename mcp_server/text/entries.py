@@ -15,7 +15,7 @@ from typing import Literal
 from mcp_server.errors import NotFound
 from mcp_server.text.markdown import Section, sections, without_comments, without_lines
 from mcp_server.text.prose import sentences
-from mcp_server.text.words import content_words, fold
+from mcp_server.text.words import TALK_WORDS, content_words, fold
 
 _BULLET = re.compile(r"^[-*+] ")
 _DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
@@ -220,7 +220,7 @@ OPENING = re.compile(
     r"^(?:(?:and|n|but|so|ok|okay|well|also|then|oh|ach|hmm|hi|hey|hello|yo|yeah|haha"
     r"|good (?:morning|afternoon|evening)|thank you|thanks|by the way|btw)\b[,.!:;]* "
     r"|(?:right|anyway|guess what|(?:good|bad) news|fyi|context|found it"
-    r"|(?:one|another)(?: last| more)? thing(?: before i forget)?)[,.!:;]+ )+(?=[\w`'\"])",
+    r"|one (?:last|more) thing|(?:one|another) thing before i forget)[,.!:;]+ )+(?=[\w`'\"])",
     re.IGNORECASE,
 )
 """Conjunctions, greetings, interjections and announcements at the beginning of a text."""
@@ -367,8 +367,9 @@ def with_capital(text: str) -> str:
 
 def _is_filler(sentence: str) -> bool:
     """Returns whether a sentence is only a reaction that does not change the meaning of the others. "One thing:
-    secrets." is not: it names their subject."""
-    few = len(sentence.split()) <= SHORT_FILLER and len(set(content_words(sentence))) <= 1
+    secrets." is not: it names their subject. "We signed." is not: it tells something."""
+    length = len(sentence.split())
+    few = length <= SHORT_FILLER and len(content_words(sentence, TALK_WORDS)) <= (length == 1)
     return few and ": " not in sentence and not _DECIDES.search(sentence)
 
 

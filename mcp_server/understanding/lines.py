@@ -534,8 +534,12 @@ def _with_answer(proposal: str, said: str, answer: Message) -> str:
         return f"{said} (refused: {left})"
     accepts, amends, refuses = _verdicts(answer)
     is_changed = accepts < AGREES * max(amends, refuses) or _has_new_number(answer)
-    word = "answer" if accepts + amends < AMENDS else "amended" if is_changed else "agreed"
-    return f"{left} ({word}: {_without_yes(said, answer) if word == 'agreed' else said})"
+    rest = _without_yes(said, answer)
+    if accepts + amends < AMENDS:
+        word = "answer" if rest == said else "agreed"
+    else:
+        word = "amended" if is_changed else "agreed"
+    return f"{left} ({word}: {said if word == 'amended' else rest})"
 
 
 def _without_yes(said: str, answer: Message) -> str:

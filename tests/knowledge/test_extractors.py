@@ -187,6 +187,10 @@ def rule(said: str) -> Item:
         ("so `main.py` is the entry point", "`main.py` is the entry point"),
         ("One thing: secrets. They go into Vault.", "One thing: secrets. They go into Vault."),
         ("OK.", "OK."),
+        ("We signed. The keys come on Monday.", "We signed. The keys come on Monday."),
+        ("Bad news. Sofie cannot come in November.", "Sofie cannot come in November."),
+        ("Guess what, the key was in the drawer", "The key was in the drawer"),
+        ("Right hand side stays red", "Right hand side stays red"),
         ("And the electrician? (answer: He wants 1,720.)", "The electrician? (answer: He wants 1,720.)"),
     ],
 )

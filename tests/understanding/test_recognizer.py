@@ -88,6 +88,44 @@ def test_an_acceptance_that_begins_with_no_is_no_refusal(reply: str) -> None:
     assert "refused" not in decision
 
 
+def test_an_answer_that_takes_what_it_names_is_no_refusal() -> None:
+    proposal = "I'd recommend the Kafka Connect sink: it needs no cluster of its own."
+    reply = "Nobody here runs Flink and I don't want to be the only one on call for it. Connect sink it is."
+    (decision,) = texts("decision", "Flink or the Connect sink?", proposal, reply, "Good.")
+    assert "refused" not in decision
+
+
+def test_what_the_agent_only_repeats_is_not_told_again() -> None:
+    said = (
+        "When do we cut over?",
+        "I'd do the cutover on 10 November at 06:00 UTC, and keep Spark in parallel until 8 December.",
+        "yes, do that",
+        "Cutover 10 November, 06:00 UTC, Spark in parallel until 8 December. As a criterion I'd use the row count per "
+        "day: the difference has to stay below 0.1%. OK?",
+        "yes",
+    )
+    first, second = texts("decision", *said)
+    assert first.startswith("I'd do the cutover on 10 November")
+    assert second.startswith("As a criterion I'd use the row count")
+
+
+def test_an_agreement_is_told_without_the_words_that_only_agree() -> None:
+    proposal = "I'd move the second training to Tuesday 17 November."
+    agreed = "Agreed. I'll show Lotte everything in March then, she is away."
+    (decision, *_) = texts("decision", "when do we train the team?", f"{proposal} OK?", agreed, "Noted.")
+    assert "Agreed." not in decision
+
+
+def test_what_holds_always_or_never_is_a_rule_also_if_it_could_be_a_decision() -> None:
+    said = (
+        "Sofie asks for the export.",
+        "Shall I mail it to her?",
+        "No, no client data by e-mail, ever.",
+        "Understood.",
+    )
+    assert any("no client data" in rule for rule in texts("rule", *said))
+
+
 def test_an_amendment_is_told_with_the_proposal() -> None:
     said = ("and backups?", f"{PROPOSAL} OK?", "Yes, with one change: 30 copies.", "Set up that way.")
     assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]
@@ -506,6 +544,11 @@ def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_t
 def test_emphasis_leaves_a_line_and_what_stands_inside_a_name_stays() -> None:
     said = "Let us **always** use _two_ underscores: `stg_adt__movements`, __not__ `stg_adt_movements`, and 3*4 stays."
     assert clean(said) == said.replace("**", "").replace("__not__", "not")
+
+
+@pytest.mark.parametrize("code", ["No `SELECT *` in models.", "count(*)", "rm *.tmp", "src/**/*.py", "at */15 * * * *"])
+def test_asterisks_of_code_are_no_emphasis(code: str) -> None:
+    assert clean(code) == code
 
 
 @pytest.mark.parametrize(
