@@ -34,6 +34,7 @@ from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchors import Anchor, AnchorKind, kind_of
 from mcp_server.model import GLOBAL, ToolCall
 from mcp_server.relevance.chunks import Gauges
+from mcp_server.text.forgotten import MARK
 from mcp_server.text.markdown import minute_text, read_moment, split_front_matter, yaml_line
 from mcp_server.text.transcript import escape, escape_line, unescape, unescape_line
 from mcp_server.text.transcript_head import own_fields
@@ -176,6 +177,13 @@ def without_counts(checkpoint: Checkpoint) -> Checkpoint:
     again. For a conversation in which something was deleted."""
     state = {**(checkpoint.state or {}), "entries": {}}
     return replace(checkpoint, compile_inputs=None, compiled_sha256=None, state=state)
+
+
+def without_texts(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns the checkpoint without everything that quotes the conversation, for an old version in git's history: its
+    lines do not say which turns they quote."""
+    empty: dict[str, Any] = dict.fromkeys(("decisions", "replaced", "rules", "open_items", "facts", "files"), ())
+    return replace(without_counts(checkpoint), thread=MARK, note="", next_step="", last_tool_call=None, **empty)
 
 
 def _gauges(fields: Mapping[str, object], where: str) -> Gauges | None:

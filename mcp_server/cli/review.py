@@ -45,7 +45,7 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
             return await finish(memory)
         if apply:
             return [await forget(memory, target, history=history)]
-        return [await plan_forget(memory, target)]
+        return [await plan_forget(memory, target, history=history)]
 
     done = shell.with_memory(act, title="Forgetting" if apply else "Looking for copies")
     if shell.printed_as_json(done[0] if not nothing_named else done):

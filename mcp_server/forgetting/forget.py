@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import stored
+from mcp_server.context import briefs
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS
 from mcp_server.errors import Conflict, ContextManagerError, Refused
@@ -68,7 +69,7 @@ class Receipt:
         return not self.copies and not self.state_rows and not self.history.commits and not self.versions
 
 
-async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
+async def plan_forget(memory: Memory, target: ForgetTarget, *, history: bool = False) -> Receipt:
     """Returns every copy and what would happen to it. Writes nothing.
 
     Raises:
@@ -76,16 +77,16 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Invalid: a text too short to be recognized.
         Refused: a file that `forget` does not delete.
     """
-    request, found, rows = await _search(memory, target)
+    request, found, rows = await _search(memory, target, history)
     has_git = await run_sync(memory.git.available)
     survey = await run_sync(RepositoryHistory(memory.disk.root).survey, request) if has_git else Survey(0)
     versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
     return Receipt(request.id, False, found, rows, survey, versions=versions)
 
 
-async def _search(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int]:
+async def _search(memory: Memory, target: ForgetTarget, history: bool) -> tuple[Forgotten, tuple[Copy, ...], int]:
     """Returns the request, every file with a copy, and the number of rows of the state."""
-    request, runs = await resolve_target(memory, target)
+    request, runs = await resolve_target(memory, target, history=history)
     request, found = await run_sync(_find_copies, memory, request, runs)
     rows = await memory.state.held(request)
     return request, found, sum(rows.values())
@@ -101,7 +102,7 @@ async def forget(memory: Memory, target: ForgetTarget, *, history: bool = False)
         await _resume(memory)
         if history and memory.disk.here:
             await run_sync(RepositoryHistory(memory.disk.root).check)
-        request, found, rows = await _search(memory, target)
+        request, found, rows = await _search(memory, target, history)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
         await run_sync(ForgetIntents(memory.files).write, intent)
@@ -210,6 +211,7 @@ async def _perform(memory: Memory, intent: ForgetIntent, *, again: bool = False)
     left += [f".local/index/{name}: in use by another process, which deletes it when it closes it" for name in used]
     left += await _ids_with_forgotten_words(memory, request)
     if memory.disk.here:
+        await briefs.refresh(memory)  # a brief quotes parts of turns, which are not recognized
         log.info("forget: git")
         receipt = await _in_git(memory, intent, left)
     else:

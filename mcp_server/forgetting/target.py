@@ -46,8 +46,11 @@ class ForgetTarget:
     secrets: bool = False
 
 
-async def resolve_target(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[str, ...]]:
-    """Returns the request, and the texts whose truncated copies are searched for as well.
+async def resolve_target(
+    memory: Memory, target: ForgetTarget, *, history: bool = False
+) -> tuple[Forgotten, tuple[str, ...]]:
+    """Returns the request, and the texts whose truncated copies are searched for as well. With `history`, a turn that
+    was forgotten before is found again, so that its request can be applied to git's history.
 
     Raises NotFound if the conversation, turn or file does not exist, Invalid and Refused as `forget` does.
     """
@@ -70,7 +73,7 @@ async def resolve_target(memory: Memory, target: ForgetTarget) -> tuple[Forgotte
     chain = await run_sync(transcripts, memory, row.session)
     if number is None:
         return await run_sync(_conversation, memory, request, row.session, chain)
-    return await run_sync(_turn, memory, request, row.session, number, chain)
+    return await run_sync(_turn, memory, request, row.session, number, chain, history)
 
 
 def _text(request: Forgotten, text: str) -> tuple[Forgotten, tuple[str, ...]]:
@@ -127,7 +130,12 @@ def _conversation(
 
 
 def _turn(
-    memory: Memory, request: Forgotten, session: str, number: int, chain: Sequence[tuple[str, Transcript]]
+    memory: Memory,
+    request: Forgotten,
+    session: str,
+    number: int,
+    chain: Sequence[tuple[str, Transcript]],
+    history: bool,
 ) -> tuple[Forgotten, tuple[str, ...]]:
     sources: set[bytes] = set()
     texts: list[str] = []
@@ -148,6 +156,9 @@ def _turn(
             f"conversation {session} has no turn {number}; it has turns 1 to {last} (session show {session})"
         )
     if all(placed.turn.content.strip() in ("", MARK) and not placed.turn.tool_calls for placed in turns):
+        names = {request.source_hash(path, number) for path, _ in chain}
+        if history and (before := [one for one in memory.forgotten.requests() if not names.isdisjoint(one.sources)]):
+            return before[-1], ()  # the same request again, now for git's history
         raise NotFound(f"turn {number} of {session} is forgotten already")
     hashes = frozenset(request.turn_hash(placed.turn, session) for placed in turns)
     found, runs = _everywhere(request, texts, derived)

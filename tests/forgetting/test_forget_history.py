@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_server.checkpoints import checkpoint
+from mcp_server.context import briefs
 from mcp_server.conversations.closed_sessions import commit_pending
 from mcp_server.conversations.imports import record_session
 from mcp_server.conversations.observe import NewTurn, observe
@@ -17,8 +19,10 @@ from mcp_server.errors import Refused
 from mcp_server.forgetting.cleaning import Place, cleaned
 from mcp_server.forgetting.forget import forget, plan_forget, unfinished_sentences
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge.extract import extract_pending
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import examine_secrets
+from mcp_server.text.destinations import GENERAL_PAGE
 from mcp_server.text.forgotten import Forgotten
 from tests.forgetting.vault import CALLER, FACT, PIECES, said
 from tests.gitting import git
@@ -26,6 +30,35 @@ from tests.holding import holding, in_git, named
 from tests.text.secret_samples import BY_CONTEXT, BY_FORM
 
 pytestmark = [pytest.mark.anyio, pytest.mark.folder_only]
+
+
+LONG = (
+    "We take the blue room for the workshop in May. It has a projector and room for twelve people. "
+    "Sam Whitfield does the catering from Bristol, and he wants to be paid in advance, half of it in April."
+)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_checkpoints_and_briefs_quote_of_a_turn_goes_too(
+    memory: Memory, workspace: Path, at_once: bool
+) -> None:
+    await record_session(memory, said("Which room do we take?", "The blue or the red one?", LONG, "Noted."))
+    await extract_pending(memory)
+    made = await checkpoint.make(memory, "old", "asked")
+    memory.git.commit_files([f"checkpoints/old/{made.id}.md"], "checkpoint: asked for")
+    await commit_pending(memory)
+    quoted = f"  - {LONG[:130]}…"
+    memory.git.commit_files([GENERAL_PAGE], f"extract: the general page\n\n- {GENERAL_PAGE} +1 -0\n{quoted}\n")
+    await briefs.refresh(memory)
+    assert "Whitfield" in memory.files.read_text(".local/brief/global.md")
+    assert in_git(workspace, "whitfield")
+    if not at_once:
+        await forget(memory, ForgetTarget(turn="old#3"))
+    receipt = await forget(memory, ForgetTarget(turn="old#3"), history=True)
+
+    assert receipt.left == ()
+    assert in_git(workspace, "whitfield") == []
+    assert holding(workspace, "whitfield") == []
 
 
 @pytest.mark.usefixtures("full")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from mcp_server.checkpoints.document import parse, render, without_counts
+from mcp_server.checkpoints.document import parse, render, without_counts, without_texts
 from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
 from mcp_server.storage.git_process import GitFailed, moment_of
@@ -36,6 +36,8 @@ from mcp_server.storage.local.git.repository import (
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
 _WHO = re.compile(rb"(author|committer|tagger) (.*) <(.*)> (-?\d+ [+-]\d+)")
+_QUOTED_LINE = re.compile(rb"^  - .*\n?", re.MULTILINE)
+"""A line of a page, quoted in a commit's message."""
 _BRANCH, _MODULE = 0o40000, 0o160000
 
 
@@ -96,6 +98,8 @@ class Rewriter:
                 own = own or fresh != line
             changed = changed or fresh != line
             lines.append(fresh)
+        if own and (self.request.turns or self.request.sessions):
+            message = _QUOTED_LINE.sub(b"", message)  # a quoted line may be a part of a turn
         said = self._message(message)
         own = own or said != message
         if own:
@@ -159,14 +163,24 @@ class Rewriter:
         return self._blobs[key]
 
     def _uncounted(self, path: str, data: bytes) -> bytes:
-        """Returns a checkpoint of a changed conversation without the counts of its words; other files unchanged."""
+        """Returns a checkpoint of a changed conversation without the counts of its words. If the request is for the
+        conversation or a turn that the checkpoint covers, returns it without all texts, because they quote parts of
+        turns. Other files are unchanged."""
         folder, _, rest = path.removeprefix("checkpoints/").partition("/")
-        if not path.startswith("checkpoints/") or not rest or not any(f"-{folder}-" in name for name in self._changed):
+        if not path.startswith("checkpoints/") or not rest:
             return data
         try:
-            return render(without_counts(parse(data.decode(), path))).encode()
+            page = parse(data.decode(), path)
         except (Invalid, UnicodeDecodeError):  # edited by hand: cleaned like any other file
             return data
+        request = self.request
+        quoted = request.session_hash(page.session) in request.sessions or any(
+            request.source_hash(page.session, turn) in request.sources
+            for turn in range(1, page.turn + 1 if request.turns else 1)
+        )
+        if quoted:
+            return render(without_texts(page)).encode()
+        return render(without_counts(page)).encode() if any(f"-{folder}-" in name for name in self._changed) else data
 
     def _renamed(self, data: bytes) -> bytes:
         if b"\0" in data[:8000]:
