@@ -191,6 +191,10 @@ def checked(fact: NewFact) -> NewFact:
         raise Invalid("supersedes needs action 'append' and the entry that content replaces: its text, or path:line")
     if fact.action == "edit" and not fact.old_text:
         raise Invalid("action 'edit' needs old_text: the exact text that content replaces")
+    if fact.action == "replace" and fact.path is None and fact.section is None:
+        raise Invalid(
+            "action 'replace' needs a section, whose text it replaces, or a path, whose whole file it replaces"
+        )
     if "\0" in fact.content:  # then the whole file would count as binary, and nobody could read it any more
         raise Invalid("content holds a NUL character; say it in plain text")
     if fact.section is not None and not fact.section.isprintable():

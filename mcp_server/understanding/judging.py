@@ -68,6 +68,11 @@ _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 _EMPHASIS = re.compile(r"(`+[^`]+`+)|(?<!/)\*\*(?!/)|(?<![\w/])(?:__|\*)(?=[^\s/.)*])|(?<=[^\s(/])(?:__|\*)(?![\w/])")
 """Matches an emphasis mark; in its group, code, whose asterisks are none: `count(*)`, `*.tmp`."""
 
+POSTPONED = 0.2
+"""The least probability of an open item in a sentence of the user that plainly postpones something."""
+
+_POSTPONES = re.compile(r"\b(?:sleep on (?:it|that)|think (?:about (?:it|that)|it over|that over))\b", re.IGNORECASE)
+
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""
 
@@ -143,7 +148,8 @@ def _judged(message: Message, model: Model) -> Judged:
                     found.setdefault(kind, []).append(Found(place, text, 1.0, labeled=True))
                 continue
             beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR[kind] * least
-            if share >= least or beside:
+            postpones = kind == "open" and share >= POSTPONED and _POSTPONES.search(message.sentences[place].text)
+            if share >= least or beside or (postpones and message.role == "user"):
                 one = as_found(message, place)
                 text, layout = one.text, message.sentences[place].layout
                 text = f"{text}:" if layout == "heading" and text[-1].isalnum() else text

@@ -176,6 +176,7 @@ async def test_create_replace_and_edit(memory: Memory) -> None:
         (NewFact("  "), Invalid),
         (NewFact("x" * 30_000), Invalid),
         (NewFact("x", action="edit"), Invalid),
+        (NewFact("x", kind="decision", action="replace"), Invalid),
         (NewFact("x", path="knowledge/none.md", action="replace"), NotFound),
     ],
 )

@@ -144,6 +144,13 @@ def test_what_is_left_open_is_told_with_the_sentences_that_say_what_it_is() -> N
     assert f"{about} {reply}" in texts("open", "what else?", about, reply, "Fine.")
 
 
+def test_a_proposal_that_is_postponed_is_an_open_item_and_no_decision() -> None:
+    proposal = "I suggest Redis with a TTL of ten minutes for the price list."
+    said = ("how do we cache?", proposal, "Let me sleep on it.", "Fine.")
+    assert texts("open", *said) == [f"{proposal} Let me sleep on it."]
+    assert texts("decision", *said) == []
+
+
 def test_two_tasks_of_one_message_are_two_open_items() -> None:
     key = "I still have to find out who keeps the key of the pump house."
     certificate = "And somebody has to renew the certificate of the staging server."
