@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 Auto = Literal["auto"]
 
@@ -72,6 +75,22 @@ class Lifecycle(Section):
     commit_interval_minutes: float = setting(
         30, "Minutes between commits; a server also commits when it ends", gt=0, le=10_000_000
     )
+
+    @field_validator("condensation_schedule", "pruning_schedule", "monthly_schedule")
+    @classmethod
+    def _check_schedule(cls, value: str | None) -> str | None:
+        if value is not None:
+            from cronsim import CronSim, CronSimError  # most workspaces have the default, which is not checked
+
+            try:
+                if len(value.split()) != 5:
+                    raise CronSimError("wrong number of fields")
+                next(CronSim(value, datetime(2000, 1, 1, tzinfo=UTC)))
+            except (CronSimError, StopIteration):
+                raise PydanticCustomError(
+                    "schedule", "must be a cron expression of five fields that matches, such as 0 23 * * *"
+                ) from None
+        return value
 
 
 class Knowledge(Section):
@@ -232,6 +251,18 @@ class WorkspaceSection(Section):
 
     local_dir: str | None = setting(None, "Folder for index and state; default: .local in the workspace")
     timezone: str | Auto = setting("auto", "IANA name for journal dates; auto: the machine's")
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_timezone(cls, value: str) -> str:
+        if value != "auto":
+            try:
+                ZoneInfo(value)
+            except (KeyError, OSError, ValueError):
+                raise PydanticCustomError(
+                    "timezone", "must be the IANA name of a time zone, such as Europe/Belgrade, or auto"
+                ) from None
+        return value
 
 
 class Settings(BaseModel):
