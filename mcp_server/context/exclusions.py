@@ -18,7 +18,7 @@ from mcp_server.context.sections import Filling, passage_text
 from mcp_server.knowledge.pages import without_changed_note
 from mcp_server.knowledge.summaries import PREFIXES
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
-from mcp_server.text.destinations import CLOSED, ENDED, PROJECT_INDEX
+from mcp_server.text.destinations import CLOSED, ENDED, GENERAL_PAGE, PROJECT_INDEX, PROJECTS
 from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import as_shown, link_targets, links, resolve, sections, split_front_matter
@@ -147,7 +147,8 @@ def why_out(
     page at a path.
     """
     overtaken: set[tuple[str, int]] = set()
-    for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
+    pages = {one.path for one in passages if one.path.startswith((PROJECTS, GENERAL_PAGE)) and is_derived(one.text)}
+    for path in pages:
         page = page_of(path)
         overtaken.update((path, page.first_line + place) for place in overtaken_lines(page.text))
     reasons = []
