@@ -15,7 +15,7 @@ from typing import Literal
 from mcp_server.errors import NotFound
 from mcp_server.text.markdown import Section, sections, without_comments, without_lines
 from mcp_server.text.prose import sentences
-from mcp_server.text.words import TALK_WORDS, content_words, fold
+from mcp_server.text.words import content_words, fold
 
 _BULLET = re.compile(r"^[-*+] ")
 _DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
@@ -230,6 +230,9 @@ _DECIDES = re.compile(
 )
 """Words with which even a short sentence may change the meaning of the next one."""
 
+_REPORTS = re.compile(r"\w \w*(?:ed|came|left|lost|paid|sent|sold|won)\b", re.IGNORECASE)
+"""A verb in the past after another word: "We signed."."""
+
 SHORT_FILLER = 3
 """Most words of a sentence that may be only a reaction: "Nice.", "Yes please.", "Remind me." """
 
@@ -368,9 +371,8 @@ def with_capital(text: str) -> str:
 def _is_filler(sentence: str) -> bool:
     """Returns whether a sentence is only a reaction that does not change the meaning of the others. "One thing:
     secrets." is not: it names their subject. "We signed." is not: it tells something."""
-    length = len(sentence.split())
-    few = length <= SHORT_FILLER and len(content_words(sentence, TALK_WORDS)) <= (length == 1)
-    return few and ": " not in sentence and not _DECIDES.search(sentence)
+    few = len(sentence.split()) <= SHORT_FILLER and len(content_words(sentence)) <= 1
+    return few and not _REPORTS.search(sentence) and ": " not in sentence and not _DECIDES.search(sentence)
 
 
 def disowned(text: str) -> str:
