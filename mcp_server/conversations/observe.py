@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, cast, get_args
 
 from anyio.to_thread import run_sync
@@ -33,6 +33,10 @@ MOST_TOKENS = 10**12
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+RETRIED = timedelta(hours=1)
+"""A message with a time that is later than that of an equal last message by more than this is another message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,8 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
         if row is not None:
             if row is not known.row:  # restored from its transcripts
                 known = await memory.state.recorded(session, role, sha, said.turn_id)
-            candidates = [key for key in (known.same_id, known.last) if key is not None]
+            is_later = turn.at is not None and row.last_at is not None and said.at > row.last_at + RETRIED
+            candidates = [key for key in (known.same_id, None if is_later else known.last) if key is not None]
             same = repeated(candidates, role, sha, said.turn_id)
             if same is not None:
                 return Observed(session, same.number, recorded=False, redacted=said.redacted)

@@ -13,7 +13,7 @@ from typing import get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.conversations.projects import claim, project_of
+from mcp_server.conversations.projects import claim, project_of, slugs_of
 from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.history.committing import WRITTEN_IN
 from mcp_server.knowledge.duplicates import is_duplicate
@@ -42,7 +42,7 @@ from mcp_server.text.destinations import (
 from mcp_server.text.entries import Entry, Source, disowned, normalised
 from mcp_server.text.fencing import printable
 from mcp_server.text.markdown import SplitText, difference, split_front_matter
-from mcp_server.text.prose import clipped, sentences
+from mcp_server.text.prose import clipped, did_you_mean, sentences
 from mcp_server.text.redaction import secrets
 from mcp_server.text.words import words
 from mcp_server.understanding.cues import stems_of_text
@@ -100,8 +100,12 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: b
     fact, session, project, place = await _checked_fact(memory, fact, caller)
     if needs_approval(memory, place.path) and not approved:
         return await _propose(memory, fact, place, session, caller)
+    known = await run_sync(slugs_of, memory)
     await claim(memory, project)
-    return await write(memory, fact, place, session, project)
+    done = await write(memory, fact, place, session, project)
+    if not fact.project or project.slug is None or project.slug in known:
+        return done
+    return replace(done, notes=(*done.notes, f"new project {project.slug!r}{did_you_mean(project.slug, known)}"))
 
 
 async def write(

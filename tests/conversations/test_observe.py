@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,13 @@ async def test_a_retry_is_stored_once_and_two_honest_continues_twice(memory: Mem
     assert await said(memory, "done", role="assistant") == 2
     assert await said(memory, "continue") == 3
     assert [turn.content for turn in await session_turns(memory, "s")] == ["continue", "done", "continue"]
+
+
+async def test_the_same_words_at_a_later_time_are_another_turn(memory: Memory) -> None:
+    first = datetime(2026, 1, 1, 9, tzinfo=UTC)
+    assert await said(memory, "the meter shows 4711", at=first) == 1
+    assert await said(memory, "the meter shows 4711", at=first) == -1
+    assert await said(memory, "the meter shows 4711", at=first + timedelta(days=31)) == 2
 
 
 async def test_the_same_turn_id_is_one_turn_even_after_others(memory: Memory) -> None:

@@ -151,6 +151,15 @@ async def test_no_tool_writes_where_only_people_or_the_capture_do(memory: Memory
         await remember(memory, fact, CALLER)
 
 
+async def test_a_project_that_is_new_is_named(memory: Memory) -> None:
+    assert (await remember(memory, NewFact("It opens in May.", project="tempest"), CALLER)).notes == (
+        "new project 'tempest'",
+    )
+    assert (await remember(memory, NewFact("It closes in June.", project="tempest"), CALLER)).notes == ()
+    mistyped = await remember(memory, NewFact("Tickets cost 12 euros.", project="tempset"), CALLER)
+    assert mistyped.notes == ("new project 'tempset'; did you mean 'tempest'?",)
+
+
 async def test_create_replace_and_edit(memory: Memory) -> None:
     path = "knowledge/reference/tea.md"
     fact = NewFact("# Tea\n\n## Green\n80 °C\n\n## Black\n100 °C", path=path, action="create")
