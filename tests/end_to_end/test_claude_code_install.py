@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,13 @@ def claude() -> Path:
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
+def api() -> Iterator[FakeAnthropic]:
+    with FakeAnthropic(lambda asked: Says("I will remember her.")) as running:
+        yield running
+
+
+@pytest.fixture
+def env(tmp_path: Path, api: FakeAnthropic) -> dict[str, str]:
     """The environment of somebody who has a home with a space in it, and nothing in it yet."""
     home = tmp_path / "my home"
     (home / "work").mkdir(parents=True)
@@ -35,6 +42,7 @@ def env(tmp_path: Path) -> dict[str, str]:
         "HOME": str(home),
         "PATH": os.pathsep.join(filter(None, [os.environ.get(BIN_VARIABLE), os.environ["PATH"]])),
         "ANTHROPIC_API_KEY": "sk-fake",
+        "ANTHROPIC_BASE_URL": api.url,  # `mcp list` waits for the real one, too
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_TELEMETRY": "1",
         "DISABLE_AUTOUPDATER": "1",
@@ -66,8 +74,7 @@ def test_it_connects_records_and_is_taken_out_again(claude: Path, env: dict[str,
         assert "memory: " in listed
         assert "✔ Connected" in listed
         if not scope:
-            with FakeAnthropic(lambda asked: Says("I will remember her.")) as api:
-                ran(env | {"ANTHROPIC_BASE_URL": api.url}, claude, "-p", WORDS)
+            ran(env, claude, "-p", WORDS)
             assert "session" in ran(env, *ours, "status")  # processes the queue of the hooks
             (spoken,) = turns(memory).values()
             assert WORDS in [content for _, content in spoken]

@@ -123,22 +123,6 @@ async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, t
     ] == [1]
 
 
-async def test_a_machine_without_git_that_gets_it_later(installed: Path, tmp_path: Path) -> None:
-    nothing = tmp_path / "no programs"
-    nothing.mkdir()
-    env = {**environment(tmp_path), "PATH": str(nothing), "GIT_PYTHON_GIT_EXECUTABLE": ""}
-    async with started(installed, env, tmp_path) as client:
-        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
-        assert "2 bar" in await call(client, "compile_context", session=session)
-        await call(client, "remember", content="The berth is number 14.", project="global")
-        assert "needs git" in await call(client, "status", max_tokens=100_000)
-        assert "git" in await refused(client, "read", path="knowledge/memory/MEMORY.md", at="HEAD")
-    memory = tmp_path / ".context-manager"
-    assert not (memory / ".git").exists()
-    assert session in cli(installed, environment(tmp_path), tmp_path, "session", "end", session).stdout
-    assert (memory / ".git").exists()
-
-
 async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) -> None:
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()
