@@ -219,8 +219,10 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
             told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
             text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
             quotes = (*quotes, *_at(place + 1, answer))
-        elif not changes_subject and (
-            is_question(text) or ((is_last or group[0].listed) and not (only_chooses or says_yes))
+        elif (
+            begins  # empty if the reply is only code
+            and not changes_subject
+            and (is_question(text) or ((is_last or group[0].listed) and not (only_chooses or says_yes)))
         ):
             text, short = (_with_answer(one, begins, reply) for one in (text, short))
         lines.append(Line(text, group, place + 1, quotes, short))

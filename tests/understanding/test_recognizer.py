@@ -504,8 +504,12 @@ def test_a_message_that_is_one_element_is_a_programs() -> None:
     assert [is_real(turn) for turn in talk(f"{element}\n", f"{element}\nDecision: keep slot 2.")[-2:]] == [False, True]
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.text(max_size=200), max_size=5))
+_SAID = (f"{PROPOSAL} OK?", PROPOSAL, OPTIONS, "yes", "2", "no, not on the NAS", "```\nx = 1\n```", "Who pays?", "…")
+"""Messages that mean something after each other, and messages without a word."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(_SAID) | st.text(max_size=200), max_size=5))
 def test_any_text_can_be_read_and_an_item_is_short_and_on_one_line(said: list[str]) -> None:
     for item in items(*said):
         assert 0 < len(item.text) <= LONGEST
