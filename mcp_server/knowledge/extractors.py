@@ -104,7 +104,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 28
+VERSION = 29
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.22, ("fact", "agent"): 0.25}
 """Minimum probability of an item that is worth a line, by kind and role. For other items the recognizer's threshold is

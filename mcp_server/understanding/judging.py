@@ -189,7 +189,7 @@ def chosen_options(message: Message) -> tuple[int, ...]:
         return _named(message, message.next)
     lettered = message.next.choice.lettered
     options = {
-        number for one in message.sentences for number in (_option(message, one), *options_in(one.text, lettered))
+        number for one in message.sentences for number in (option_of(message, one), *options_in(one.text, lettered))
     }
     return picks if options.issuperset(picks) else ()
 
@@ -203,7 +203,7 @@ def _named(message: Message, answer: Message) -> tuple[int, ...]:
     names: dict[int, frozenset[str]] = {}
     for one in message.sentences:
         named = subject_stems(_NAME_ENDS.split(clean(one.text), 1)[0])
-        names.setdefault(_option(message, one), frozenset(stem for stem in named if stem.isalpha()))
+        names.setdefault(option_of(message, one), frozenset(stem for stem in named if stem.isalpha()))
     names.pop(0, None)
     of_one = {stem for stem, count in Counter(stem for stems in names.values() for stem in stems).items() if count == 1}
     said = [subject_stems(word) & of_one for word in first.split()]
@@ -214,7 +214,7 @@ def _named(message: Message, answer: Message) -> tuple[int, ...]:
     return () if "no" in cues(" ".join(around)) else chosen
 
 
-def _option(message: Message, sentence: Sentence) -> int:
+def option_of(message: Message, sentence: Sentence) -> int:
     """Returns the option that a sentence belongs to, or 0. A list without numbers has options if the next message
     chooses by order ("the second one") or by name; a table only if it chooses by name."""
     if message.next is None:
@@ -229,7 +229,7 @@ def _option(message: Message, sentence: Sentence) -> int:
 
 def _is_of_another(message: Message, sentence: Sentence, chosen: Collection[int]) -> bool:
     """Returns whether a sentence belongs to an option that was not chosen, or recommends one: "I'd take the second"."""
-    option = _option(message, sentence)
+    option = option_of(message, sentence)
     if option:
         return option not in chosen
     text = message.in_english(sentence.text)

@@ -21,6 +21,7 @@ from mcp_server.understanding.judging import (
     chosen_options,
     clean,
     likeliest,
+    option_of,
 )
 from mcp_server.understanding.sentences import is_question, split
 
@@ -180,14 +181,16 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     They are settled by the user's answer, which is quoted with them, unless it only says yes. If there are several, an
     answer that changes nothing is quoted with the last one, and with lists, whose points it may choose.
     """
-    groups = [_without_repeated(group, messages, place) for group in groups_of(of(place).found["decision"], "decision")]
-    if place + 1 >= len(messages) or messages[place + 1].role != "user":
+    found, answered = of(place).found["decision"], place + 1 < len(messages) and messages[place + 1].role == "user"
+    only_chooses = bool(chosen_options(messages[place])) and len(messages[place + 1].words) <= SHORT_CHOICE
+    if only_chooses:  # then what is said after the options is not quoted: "Before choosing I would time one."
+        options = [one.place for one in found if option_of(messages[place], messages[place].sentences[one.place])]
+        found = [one for one in found if one.place <= max(options, default=one.place)]
+    groups = [_without_repeated(group, messages, place) for group in groups_of(found, "decision")]
+    if not answered:
         return [Line(_joined(group), group, place, _at(place, group), _joined(_settling(group))) for group in groups]
     lines: list[Line] = []
     reply, answer = messages[place + 1], _answer(messages, place, of)
-    only_chooses = (
-        bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
-    )  # then only the chosen option is quoted
     goes_on = not answer and "decision" in of(place + 1).found  # the rest is about something else
     begins = clean(reply.sentences[0].text) if goes_on else _beginning(reply)
     says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, begins)
@@ -208,7 +211,9 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
         if group[0].labeled:
             lines.append(Line(text, group, place, quotes, short))
             continue
-        if answer and (is_last or _changes(reply)):
+        if only_chooses and not any(map(str.isalpha, subject_stems(reply.content))):
+            pass  # "2" says no more than the chosen option
+        elif answer and (is_last or _changes(reply)):
             least = AMENDING * max(one.probability for one in answer)
             whole = _joined(answer)
             if _refuses(reply):

@@ -247,6 +247,7 @@ _CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", 
 """Words between two options that are chosen together, and between the first and the last of several."""
 
 _MARKED_A = re.compile(r"\W*a[.,;:)!]", re.IGNORECASE)
+_LETTER_A = re.compile(r"(?<![.!?]\s)(?<!^)\bA\b|\b[Aa][).]")
 _REFUSES = re.compile(r"\W*\w\s+(?:never\b|not\b|no way\b|no\s*(?:[.!?]|$))", re.IGNORECASE)
 _IT_IS = re.compile(r"\b([a-f1-7]) it is\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?…](?:\s|$)|\n")
@@ -293,8 +294,17 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
         if word in _LAST and _named_number(after) < 2:  # not "the last two"
             return Choice((last,) if last else (), by_order=True)
     named = (_only_option(word_list(sentence)) for sentence in sentences[:MOST_SENTENCES])
-    word = next(filter(None, named), "")
+    word = next(filter(None, named), "") or (_only_letter(content, words, sentences) if last else "")
     return Choice((_option(word),), lettered=word.isalpha()) if word else Choice()
+
+
+def _only_letter(content: str, words: Sequence[str], sentences: Sequence[str]) -> str:
+    """Returns the only letter from b to f among an answer's first words ("I lean towards b"), or "" if it asks or
+    refuses. An answer that also speaks of "A" may choose it."""
+    letters = [word for word in words if len(word) == 1 and "b" <= word <= "f"]
+    if len(set(letters)) != 1 or _LETTER_A.search(content[:LONGEST_BEGINNING]) or is_question("".join(sentences[:1])):
+        return ""
+    return "" if "no" in cues(" ".join(words[: words.index(letters[0]) + 1])) else letters[0]
 
 
 def _is_option_alone(content: str, words: Sequence[str], last: int) -> bool:

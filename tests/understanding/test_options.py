@@ -57,8 +57,19 @@ def test_an_answer_chooses_one_or_several_options(answer: str, options: tuple[in
     assert Message("user", answer).choice.options == options
 
 
-@pytest.mark.parametrize(("answer", "options"), [("a obviously", (1,)), ("a table please", ())])
-def test_after_a_list_the_letter_a_chooses_though_it_is_also_an_article(answer: str, options: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "options"),
+    [
+        ("a obviously", (1,)),
+        ("a table please", ()),
+        ("I lean, as so often, towards b; and keep the curtains.", (2,)),
+        ("I discussed it with Marguerite. B, and she drafts the agreement.", (2,)),
+        ("That is not b, is it", ()),
+        ("What would b cost?", ()),
+        ("I'd keep A and add B later", ()),
+    ],
+)
+def test_after_a_list_a_single_letter_among_the_first_words_chooses(answer: str, options: tuple[int, ...]) -> None:
     asked = Message("agent", "Ways:\n\na) by mail\nb) by upload")
     assert Message("user", answer, previous=asked).choice.options == options
 
@@ -97,6 +108,7 @@ FIGURES = (
             "a, obviously, we're not a bank",
             "dark teal, which is your logo. (agreed: a, obviously, we're not a bank)",
         ),
+        (f"{STORES}\n\nBefore choosing I would time one of them on the machine.", "A", "SQLite in one file"),
         (FIGURES, "b, nobody needs another map", "the map in the supplement. (agreed: b, nobody needs another map)"),
     ],
 )
