@@ -70,15 +70,17 @@ def order_of(source: SourceFile, *words: str) -> tuple[str, ...]:
     return tuple(f"{PAGE}:{place}" for word in words for place, row in enumerate(rows, 1) if word in row)
 
 
-def test_without_a_message_facts_get_what_the_other_kinds_leave() -> None:
+def test_without_a_message_new_decisions_come_before_old_facts() -> None:
     rules, decisions, opened = ["Never boil the water."], ["Sencha it is."], ["Buy cups."]
     source = page(Rules=rules, Key_Decisions=decisions, Open_items=opened, Facts=["The kitchen has 12 m2."])
     text = compiled(source).text
     assert "Rules:\n- Never boil the water.\nDecided:\n- Sencha it is.\nOpen:\n- Buy cups.\nFacts:\n- The" in text
-    many = [f"Pot number {number} is for guests." for number in range(90)]
-    text = compiled(page(Rules=rules, Key_Decisions=many, Facts=["The kitchen has 12 m2."]), budget=600).text
-    assert "Never boil" in text
-    assert "Facts:" not in text
+    many = [f"Pot number {number} is for guests." for number in range(30)]
+    facts = [f"Cupboard number {number} has cups for guests." for number in range(90)]
+    text = compiled(page(Rules=rules, Key_Decisions=many, Facts=facts), budget=600).text
+    for part in ("Never boil", "Pot number 29 ", "Pot number 20 ", "Cupboard number 89 "):
+        assert part in text
+    assert "Pot number 1 " not in text
 
 
 def test_a_sentence_that_stands_in_two_sections_is_shown_once() -> None:
@@ -117,7 +119,7 @@ def test_without_a_message_the_newest_lines_get_the_room() -> None:
     assert "Pot number 1 " not in text
 
 
-def test_without_a_message_short_lines_come_before_long_ones() -> None:
+def test_without_a_message_an_old_short_line_comes_before_old_long_ones() -> None:
     long = [f"Pot number {number} is for guests who stay until {'very ' * 20}late." for number in range(30)]
     text = compiled(page(Key_Decisions=["Sencha it is.", *long]), budget=600).text
     assert "Sencha it is." in text
