@@ -23,7 +23,7 @@ from mcp_server.understanding.judging import (
     likeliest,
     option_of,
 )
-from mcp_server.understanding.sentences import is_question, split
+from mcp_server.understanding.sentences import Part, answers_by_number, is_question, split
 
 LEFT_OPEN, POSTPONES = 0.2, 2.0
 """An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
@@ -189,8 +189,10 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     groups = [_without_repeated(group, messages, place) for group in groups_of(found, "decision")]
     if not answered:
         return [Line(_joined(group), group, place, _at(place, group), _joined(_settling(group))) for group in groups]
-    lines: list[Line] = []
     reply, answer = messages[place + 1], _answer(messages, place, of)
+    if parts := _parts(messages, place, of):
+        return [_of_part(part, messages, place, of) for part in parts]
+    lines: list[Line] = []
     goes_on = not answer and "decision" in of(place + 1).found  # the rest is about something else
     begins = clean(reply.sentences[0].text) if goes_on else _beginning(reply)
     says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, begins)
@@ -238,8 +240,14 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     """Returns the decisions that a message of the user states, without those that are quoted with the agent's proposal.
     A short one is quoted with what the agent said before, if it replies to that."""
     after_agent = place > 0 and messages[place - 1].role == "agent"
-    quoted = _answer(messages, place - 1, of) if after_agent else []
-    left = [one for one in of(place).found["decision"] if not quoted or one.place > quoted[-1].place]
+    parts = _parts(messages, place - 1, of) if after_agent else []
+    quoted = _answer(messages, place - 1, of) if after_agent and not parts else []
+    taken = {at for part in parts for at in part.places}
+    left = [
+        one
+        for one in of(place).found["decision"]
+        if one.place not in taken and (not quoted or one.place > quoted[-1].place)
+    ]
     lines: list[Line] = []
     for group in groups_of(left, "decision"):
         text, short, quotes = _joined(group), _joined(_settling(_likely(group))), _at(place, group)
@@ -255,6 +263,40 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
             text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
         lines.append(Line(text, group, place, quotes, short))
     return lines
+
+
+def _parts(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Part]:
+    """Returns the parts of a user's answer that takes the points of the agent's message number `place` by number, each
+    with a point that proposes or asks something."""
+    if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
+        return []
+    before, shares = messages[place], of(place).shares
+    open_points = {
+        one.option
+        for one, share in zip(before.sentences, shares, strict=False)
+        if share["decision"] >= ASKED or is_question(one.text)
+    }
+    parts = answers_by_number(messages[place + 1].sentences, before.sentences)
+    return [part for part in parts if part.number in open_points]
+
+
+def _of_part(part: Part, messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> Line:
+    """Returns the line of a point of the agent's message with the part of the answer that takes it."""
+    before, shares = messages[place], of(place).shares
+    group = [
+        replace(as_found(before, at), probability=shares[at]["decision"])
+        for at, one in enumerate(before.sentences)
+        if one.option == part.number
+    ]
+    point, said = clipped_at_clause(_joined(_settling(group)), LONGEST // 2), clean(part.text)
+    verdict = cues(messages[place + 1].in_english(said.split()[0]))
+    if "no" in verdict and not is_question(point):
+        text = f"{said} (refused: {point})"
+    elif "yes" in verdict and not subject_stems(said) and not is_question(point):
+        text = point
+    else:
+        text = f"{point} (answer: {said})"
+    return Line(text, group, place + 1, (*_at(place, group), *((place + 1, at) for at in part.places)))
 
 
 def _last_question(message: Message) -> Found | None:
@@ -354,12 +396,12 @@ def named(line: Line, messages: Sequence[Message], place: int) -> Line:
 
 def with_question(line: Line, messages: Sequence[Message], place: int) -> Line:
     """Returns a line with the agent's question before the user's answer: "What is the router? (answer: A DrayTek Vigor
-    2862.)". This is done if the question ends the agent's message, the line begins the user's message and has few words
-    about its subject, and the question asks for more than yes or no, or the line begins with a pronoun ("It has a ring
-    above the u.")."""
-    if line.labeled or not place or messages[place - 1].role != "agent" or min(line.quotes) != (place, 0):
+    2862.)". This is done if the line begins the answer to the question at the end of the agent's message, or to one
+    of its numbered questions, and has few words about its subject, and the question asks for more than yes or no, or
+    the line begins with a pronoun ("It has a ring above the u.")."""
+    if line.labeled or not place or messages[place - 1].role != "agent":
         return line
-    asked = _last_question(messages[place - 1])
+    asked = _question_before(messages, place, min(line.quotes))
     is_understood_alone = len(subject_stems(line.text)) > LONG_ANSWER
     if asked is None or is_understood_alone or _says_nothing(asked.text):
         return line
@@ -367,6 +409,17 @@ def with_question(line: Line, messages: Sequence[Message], place: int) -> Line:
         return line
     text, short = (f"{clean(asked.text)} (answer: {one})" if one else "" for one in (line.text, line.short))
     return replace(line, text=text, short=short, quotes=((place - 1, asked.place), *line.quotes))
+
+
+def _question_before(messages: Sequence[Message], place: int, first: tuple[int, int]) -> Found | None:
+    """Returns the question of the agent that the sentence `first` of the user's message number `place` answers."""
+    before = messages[place - 1]
+    parts = answers_by_number(messages[place].sentences, before.sentences)
+    if not parts:
+        return _last_question(before) if first == (place, 0) else None
+    numbers = [part.number for part in parts if first[1] == part.places[0]] if first[0] == place else []
+    asked = (at for at, one in enumerate(before.sentences) if one.option in numbers and is_question(one.text))
+    return next((as_found(before, at) for at in asked), None)
 
 
 def _names(text: str) -> frozenset[str]:

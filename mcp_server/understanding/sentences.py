@@ -337,6 +337,45 @@ def _chain(first: str, words: Sequence[str], last: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+_BY_NUMBER = re.compile(r"\(?([1-9])\)?[.:]?\s+(?=\S)")
+_NEXT_NUMBER = re.compile(r"[,;]\s+(?=\(?[1-9]\)?:?\s+[^\W\d])")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an answer: the number of the point that it answers, its text without the number, and the places of its
+    sentences."""
+
+    number: int
+    text: str
+    places: tuple[int, ...]
+
+
+def answers_by_number(answer: Sequence[Sentence], before: Sequence[Sentence]) -> list[Part]:
+    """Returns the parts of an answer that takes the numbered points of the message before one by one: "1 yes. 2 only
+    for B7, 3 no.". Returns nothing if the answer does not begin with the number of a point, or names one point only
+    ("3 weeks"), or takes two together ("1 and 2 as one")."""
+    points = {one.option for one in before if one.option and not one.lettered}
+    found: list[Part] = []
+    for place, sentence in enumerate(answer):
+        for text in _NEXT_NUMBER.split(sentence.text):
+            mark = _BY_NUMBER.match(text)
+            number = int(mark[1]) if mark else sentence.option if sentence.layout == "bullet" else 0
+            said = text[mark.end() :] if mark else text
+            if number in points and (not found or number > found[-1].number):
+                if word_list(said)[:1] in (["and"], ["to"]):
+                    return []
+                found.append(Part(number, said, (place,)))
+            elif not found:
+                return []
+            elif number > found[-1].number:  # a further point of the user's own
+                return found if len(found) > 1 else []
+            else:
+                last = found[-1]
+                found[-1] = Part(last.number, f"{last.text} {text}", tuple(dict.fromkeys((*last.places, place))))
+    return found if len(found) > 1 else []
+
+
 def _only_option(words: Sequence[str]) -> str:
     """Returns the word of a sentence that names an option and says nothing else ("2.", "then b"), or ""."""
     said = [word for word in words if word[0].isalnum()]

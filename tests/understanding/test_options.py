@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.understanding.features import Message
-from mcp_server.understanding.sentences import only_options, sentences
+from mcp_server.understanding.sentences import answers_by_number, only_options, sentences
 from tests.understanding.talks import items, texts
 
 
@@ -245,3 +245,33 @@ def test_a_short_answer_is_quoted_before_the_sentence_that_adds_something() -> N
     (decision,) = texts("decision", "Where do the bicycles go?", proposal, answer, "Noted.")
     assert decision.startswith(f"{proposal} (")
     assert f": Splendid. {added}" in decision
+
+
+POINTS = (
+    "1. The readings of the wells are resampled to hourly medians.\n2. Readings before March are discarded.\n"
+    "3. All gaps are filled by linear interpolation.\n4. Which format should the report have?"
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "1 yes. 2 only for well B7. 3 no, gaps of a day stay gaps. 4 PDF/A, for the archive.",
+        "1 yes, 2 only for well B7, 3 no, gaps of a day stay gaps, 4 PDF/A, for the archive",
+        "1) yes\n2) only for well B7.\n3) no, gaps of a day stay gaps.\n4) PDF/A, for the archive.",
+    ],
+)
+def test_points_that_are_answered_by_number_are_quoted_each_with_its_answer(answer: str) -> None:
+    said = ("How would you prepare the readings of the wells?", POINTS, answer, "I prepare them like that.")
+    told = "\n".join(texts("decision", *said)).replace("gaps. (", "gaps (")
+    assert "Readings before March are discarded. (answer: only for well B7" in told
+    assert "no, gaps of a day stay gaps (refused: All gaps are filled by linear interpolation" in told
+    assert any("report have? (answer: PDF/A, for the archive" in one.text for one in items(*said))
+
+
+@pytest.mark.parametrize(
+    "answer", ["3 weeks, not more", "1 and 2 as one piece. 3 is for the club.", "Fine. 1 yes. 2 no."]
+)
+def test_a_number_that_begins_an_answer_may_mean_something_else(answer: str) -> None:
+    parts = answers_by_number(sentences(answer), sentences(POINTS))
+    assert parts == []
