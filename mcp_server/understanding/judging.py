@@ -228,10 +228,13 @@ def option_of(message: Message, sentence: Sentence) -> int:
 
 
 def _is_of_another(message: Message, sentence: Sentence, chosen: Collection[int]) -> bool:
-    """Returns whether a sentence belongs to an option that was not chosen, or recommends one: "I'd take the second"."""
+    """Returns whether a sentence belongs to an option that was not chosen, or recommends one: "I'd take the second". A
+    row of a table that compares the options of a list belongs to none."""
     option = option_of(message, sentence)
     if option:
-        return option not in chosen
+        of_option = (one.layout for one in message.sentences if one.option == option)
+        only_compares = sentence.layout == "row" and any(layout != "row" for layout in of_option)
+        return option not in chosen or only_compares
     text = message.in_english(sentence.text)
     advised = choice_of(text, word_list(text), [text], 0).options if "propose" in cues(text) else ()
     return bool(advised) and not set(advised) & set(chosen)

@@ -201,6 +201,9 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
         not _refers(reply, messages[place], begins)
         or (states_rule and not answer and reply.acts.get("accept", 0.0) < ACCEPTS)
     )
+    meant = _meant(groups, answer)
+    if answer and _refuses(reply):
+        groups = [group for group in groups if group is meant or group[0].labeled]
     for group in groups:
         is_last, settling = group is groups[-1], _settling(group)
         question = _last_question(messages[place])
@@ -215,7 +218,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
             continue
         if only_chooses and not any(map(str.isalpha, subject_stems(reply.content))):
             pass  # "2" says no more than the chosen option
-        elif answer and (is_last or _changes(reply)):
+        elif answer and (group[0] is meant[0] or _changes(reply)):
             least = AMENDING * max(one.probability for one in answer)
             whole = _joined(answer)
             if _refuses(reply):
@@ -234,6 +237,15 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
             text, short = (_with_answer(one, begins, reply) for one in (text, short))
         lines.append(Line(text, group, place + 1, quotes, short))
     return lines
+
+
+def _meant(groups: Sequence[list[Found]], answer: Sequence[Found]) -> list[Found]:
+    """Returns the proposal of several that an answer means: the last one, unless another one shares more words about
+    the subject with it ("yes, decimetres")."""
+    said = subject_stems(_joined(answer))
+    shared = [len(said & subject_stems(_joined(group))) for group in groups]
+    best = max(range(len(groups)), key=lambda at: (shared[at], at))
+    return groups[best] if shared[best] > shared[-1] + 1 else groups[-1]
 
 
 def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Line]:

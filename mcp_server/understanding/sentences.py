@@ -31,8 +31,10 @@ _FENCE = re.compile(r"^\s*(?:>\s*)*(`{3,}|~{3,})")
 _RULE = re.compile(r"[|:\-\s=*_]+")
 _LOGGED = re.compile(
     r"\W{0,3}(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d |\d\d[/.]\w{2,3}[/.]\d{2,4}[: ])?\d\d:\d\d:\d\d(?!\d)"
+    r"|[\w./-]+: (?:fatal|error|warning)\b[^:]*: "
 )
-"""Begins a line of a program's log, which nobody says: a time with seconds, with or without the day."""
+"""Begins a line of a program's output, which nobody says: a time with seconds, with or without the day, or
+"psql: error: …"."""
 _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[([ xX])\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s+")
 _OPTION = re.compile(
@@ -40,8 +42,8 @@ _OPTION = re.compile(
     r"(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*(?:[.):|–-]\**|\*\*)\s",
     re.IGNORECASE,
 )
-_BOLD = re.compile(r"\*\*\(?[1-9A-Fa-f][.):]?\*\*[.):]?\s+")
-"""The mark of an option in bold letters: "**A** SQLite in one file"."""
+_BOLD = re.compile(r"\*\*\(?[1-9A-Fa-f](?:[.):]?\*\*[.):]?\s+|[.):]\s+(?=\S))")
+"""The mark of an option in bold letters: "**A** SQLite in one file", "**b) Redis.** It is fast"."""
 
 _LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S)", re.IGNORECASE)
 """The mark of an option within a line."""
@@ -129,7 +131,7 @@ def sentences(message: str) -> list[Sentence]:
         if layout != "bullet" and not line[0].isspace():
             point = 0
         if numbered and (bold := _BOLD.match(text)):
-            text = text[bold.end() :]
+            text = ("" if "**" in bold[0][2:] else "**") + text[bold.end() :]
         parts = _with_options(split(text), option)
         found += [
             Sentence(part, layout, of, "" if place else box, point, bool(lettered), apart and not place)

@@ -275,3 +275,13 @@ def test_points_that_are_answered_by_number_are_quoted_each_with_its_answer(answ
 def test_a_number_that_begins_an_answer_may_mean_something_else(answer: str) -> None:
     parts = answers_by_number(sentences(answer), sentences(POINTS))
     assert parts == []
+
+
+def test_the_mark_of_an_option_in_bold_and_a_table_that_compares_the_options_are_not_quoted() -> None:
+    asked = (
+        "Ways to store the tickets:\n\n**a) One file.** Simple, but slow.\n**b) SQLite with an index.** One file, too, "
+        "and fast to search.\n\n| | setup | search |\n|---|---|---|\n| a | 1 h | slow |\n| b | half a day | fast |"
+    )
+    (decision,) = texts("decision", "How do we store the tickets?", asked, "b, with a nightly copy", "Done.")
+    assert "SQLite with an index. One file, too, and fast to search. (" in decision
+    assert "half a day" not in decision
