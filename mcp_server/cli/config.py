@@ -94,6 +94,9 @@ def _names() -> list[str]:
 
 
 def _unknown(name: str) -> str:
+    if name in SECTIONS:
+        inside = ", ".join(known for known, _ in knobs(SECTIONS[name], name))
+        return f"{name!r} is a section; name one of its settings: {inside}"
     return f"no setting {name!r}" + (did_you_mean(name, [*_names(), *SECTIONS]) or " (config get lists them)")
 
 

@@ -109,7 +109,10 @@ async def switch(memory: Memory, name: str, session: str, *, on: bool) -> Switch
     topics = await run_sync(memory.topics.read)
     topic = named(topics, name)
     if topic is None:
-        raise NotFound(f"no topic {name!r}{did_you_mean(name.lower(), topics.topics, cutoff=0.4)} (topics list)")
+        file = f"topics/{name}.md: "
+        broken = next((f": {problem}" for problem in topics.problems if problem.startswith(file)), "")
+        hint = broken or f"{did_you_mean(name.lower(), topics.topics, cutoff=0.4)} (topics list)"
+        raise NotFound(f"no topic {name!r}{hint}")
     row = await sessions.require(memory, session)
     exchange = await memory.state.count_turns(row.session, "user")
     before, _ = await activations.change(

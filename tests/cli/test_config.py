@@ -41,6 +41,7 @@ def test_a_setting_of_the_machine_goes_into_the_machines_file(run: Run, workspac
         ("clarity.scoring.half_life", "often", "cannot be 'often'"),
         ("clarity.scoring.half_life", "[1", "is not YAML"),
         ("nothing", "1", "no setting 'nothing'"),
+        ("clarity", "3", "'clarity' is a section; name one of its settings: clarity.enabled, "),
     ],
 )
 def test_a_wrong_name_or_value_changes_nothing(run: Run, workspace: Path, name: str, value: str, said: str) -> None:

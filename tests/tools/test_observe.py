@@ -146,12 +146,13 @@ async def test_notes_of_a_project_without_one_are_refused_with_what_the_caller_c
         await call(client, "remember", content="The API is frozen.", kind="open")
 
 
+@pytest.mark.parametrize("handle", ["ses_0123456789ab", "ses_01234"])
 @pytest.mark.parametrize("tool", ["observe", "remember"])
-async def test_a_handle_that_no_conversation_has_is_refused(tmp_path: Path, tool: str) -> None:
+async def test_a_handle_that_no_conversation_has_is_refused(tmp_path: Path, tool: str, handle: str) -> None:
     async with connected(tmp_path) as client:
         given: dict[str, object] = {"role": "user"} if tool == "observe" else {}
-        said = await refused(client, tool, content="The launch is on Tuesday.", session="ses_0123456789ab", **given)
-        assert "no session 'ses_0123456789ab'" in said
+        said = await refused(client, tool, content="The launch is on Tuesday.", session=handle, **given)
+        assert f"no session {handle!r}" in said
         assert "Leave `session` out" in said
         session = await say(client, "The launch is on Tuesday.")
         await call(client, tool, content="The launch is on Friday.", session=session, **given)

@@ -118,6 +118,9 @@ async def test_what_the_user_switches_stays_as_it_is(memory: Memory) -> None:
     assert (await switch(memory, "tea", "s", on=True)).changed
     with pytest.raises(NotFound, match=r"no topic 'tee'; did you mean 'tea'\? \(topics list\)"):
         await switch(memory, "tee", "s", on=True)
+    write(memory, "topics/broken.md", "---\nname: [broken\n---\n")
+    with pytest.raises(NotFound, match=r"no topic 'broken': topics/broken.md: line 2: the list that opens here"):
+        await switch(memory, "broken", "s", on=True)
     with pytest.raises(NotFound, match="no session 'nobody'"):
         await switch(memory, "tea", "nobody", on=True)
 
