@@ -226,9 +226,10 @@ OPENING = re.compile(
 """Conjunctions, greetings, interjections and announcements at the beginning of a text."""
 
 _DECIDES = re.compile(
-    r"\b(?:no|not|never|none|nothing|only|yes|option|always|ever\w*|any\w+)\b|n['’]t\b|[\d`]", re.IGNORECASE
+    r"\b(?:no|not|never|none|nothing|only|yes|option|always|ever\w*|any\w+|the|my|our|his|her|their)\b|n['’]t\b|[\d`]",
+    re.IGNORECASE,
 )
-"""Words with which even a short sentence may change the meaning of the next one."""
+"""Words with which even a short sentence may change the meaning of the next one, or name its subject: "The lift!"."""
 
 _REPORTS = re.compile(r"\w \w*(?:ed|came|left|lost|paid|sent|sold|won)\b", re.IGNORECASE)
 """A verb in the past after another word: "We signed."."""

@@ -361,20 +361,19 @@ def _with_context(group: Sequence[Found], message: Message, kind: ItemKind, judg
     about their subject with it; of a longer one the short sentences between the first and the last sentence of the
     item; of the agent's message only short points of a list between these. Questions, options that were
     not chosen and sentences of other items are left out, but a fact is added to an item with few words about its
-    subject ("make it 15"), and any sentence before one that begins with a pronoun ("He's deaf in one ear."), in
-    the agent's messages, too."""
+    subject ("make it 15"), and the sentence before any one that begins with a pronoun ("He's deaf in one ear."),
+    in the agent's messages, too."""
     by_user = message.role == "user"
     places = {one.place for one in group}
     subject = subject_stems(_joined(group))
     is_clear = sum(map(str.isalpha, subject)) >= CLEAR
     apart = (kind for kind in judged.found if kind != "report" and (is_clear or kind != "fact"))
     others = {one.place for kind in apart for one in judged.found[kind]} - places
-    first = min(places)
-    named = {first - 1} if first and _POINTS_BACK.match(message.sentences[first].text) else set()
+    named = {at - 1 for at in places if at and _POINTS_BACK.match(message.sentences[at].text)} - places
     if is_short := by_user and len(message.content) <= WHOLE_MESSAGE:
         around = range(len(message.sentences))
     else:
-        around = range(first - len(named), max(places))
+        around = range(min(places | named), max(places))
     added = []
     for at in around:
         sentence = message.sentences[at]

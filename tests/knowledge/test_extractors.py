@@ -188,6 +188,7 @@ def rule(said: str) -> Item:
         ("One thing: secrets. They go into Vault.", "One thing: secrets. They go into Vault."),
         ("OK.", "OK."),
         ("We signed. The keys come on Monday.", "We signed. The keys come on Monday."),
+        ("The lift! It is out of order.", "The lift! It is out of order."),
         ("Bad news. Sofie cannot come in November.", "Sofie cannot come in November."),
         ("Guess what, the key was in the drawer", "The key was in the drawer"),
         ("Right hand side stays red", "Right hand side stays red"),

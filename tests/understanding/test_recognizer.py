@@ -57,6 +57,18 @@ def test_a_refusal_is_a_decision_and_names_the_refused_proposal_last() -> None:
     assert decision.startswith("no, no Rust here. We stay with Python for the parser. (refused: I suggest we rewrite")
 
 
+def test_a_sentence_that_begins_with_a_pronoun_is_quoted_with_the_one_before_though_that_is_a_fact() -> None:
+    said = (
+        "Anything else for the evening?",
+        "That makes 40 tables in the hall.",
+        "40, you are right. And tea and bara brith are sold by Year 10 for their Iceland trip. They wanted to take two "
+        "pounds a piece. I find it should be by donation, a box on the table, people give more when they are not told.",
+        "By donation, with a box.",
+    )
+    (decision,) = texts("decision", *said)
+    assert "tea and bara brith are sold by Year 10 for their Iceland trip. They wanted to take two pounds" in decision
+
+
 def test_a_question_about_something_else_is_told_with_its_answer_but_not_with_the_proposal() -> None:
     said = (
         "The other one has an excess of 1,000.",
