@@ -76,6 +76,12 @@ _POSTPONES = re.compile(r"\b(?:sleep on (?:it|that)|think (?:about (?:it|that)|i
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""
 
+_ONCE = re.compile(
+    r"\b(?:(?:only|just|for) (?:once|today|now)|(?:only|just|for) this (?:one|once|time)|this (?:once|time)|diesmal)\b",
+    re.IGNORECASE,
+)
+"""Words of an instruction that holds once: "only in English this time"."""
+
 _DECIDED = re.compile(r"(?:I|we)(?:['’]ve| have)? (?:just |now |finally )?decided (?:to|on|against)\b", re.IGNORECASE)
 
 
@@ -139,6 +145,8 @@ def _judged(message: Message, model: Model) -> Judged:
             share[kind] if _may_state(kind, message, sentence, share, out) else 0.0
             for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)
         ]
+        if kind == "rule" and left and _ONCE.search(message.sentences[left.index(max(left))].text):
+            left = [0.0] * len(left)
         for place, share in enumerate(left):
             if place in labeled:
                 continue

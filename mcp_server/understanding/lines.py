@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_server.understanding.cues import cues, subject_stems
@@ -99,6 +99,11 @@ _POINTS_BACK = re.compile(
 )
 """The beginning of a sentence about something that the sentence before it names: "I would throttle it during the
 day."."""
+
+_DEPENDS = re.compile(
+    r"(?:or|nor|but|because|as|which|who|whom|whose|where|than|though|although|unless|until|that|not|so)\b"
+)
+"""The beginning of a clause that depends on the one before it."""
 
 _WANTS = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how|or)\b", re.IGNORECASE)
 """A word of a question that asks for more than yes or no: "Which cluster?", "The floor or the wall?"."""
@@ -349,9 +354,12 @@ def completed(line: Line, message: Message, judged: Judged) -> Line:
     if line.labeled or len(group) == len(line.group):
         return line
     settling = _settling(_likely(line.group) if message.role == "user" else line.group)
-    of_line = {one.place for one in line.group}
-    kept = sorted([*settling, *(one for one in group if one.place not in of_line)], key=lambda one: one.place)
-    short = line.short.replace(_joined(settling), _joined(kept)) if len(_joined(kept)) <= SHORT else line.short
+    leading = _leading(message, {one.place for one in settling})
+    added = [one for one in group if one not in line.group]
+    if len(_joined([*settling, *added])) > SHORT:
+        added = [one for one in group if one.place in leading and one not in settling]
+    kept = sorted([*settling, *added], key=lambda one: one.place)
+    short = line.short.replace(_joined(settling), _joined(kept))
     return replace(line, text=line.text.replace(_joined(line.group), _joined(group)), short=short)
 
 
@@ -361,15 +369,14 @@ def _with_context(group: Sequence[Found], message: Message, kind: ItemKind, judg
     about their subject with it; of a longer one the short sentences between the first and the last sentence of the
     item; of the agent's message only short points of a list between these. Questions, options that were
     not chosen and sentences of other items are left out, but a fact is added to an item with few words about its
-    subject ("make it 15"), and the sentence before any one that begins with a pronoun ("He's deaf in one ear."),
-    in the agent's messages, too."""
+    subject ("make it 15"), and what a sentence needs before it (`_leading`), in the agent's messages, too."""
     by_user = message.role == "user"
     places = {one.place for one in group}
     subject = subject_stems(_joined(group))
     is_clear = sum(map(str.isalpha, subject)) >= CLEAR
     apart = (kind for kind in judged.found if kind != "report" and (is_clear or kind != "fact"))
     others = {one.place for kind in apart for one in judged.found[kind]} - places
-    named = {at - 1 for at in places if at and _POINTS_BACK.match(message.sentences[at].text)} - places
+    named = _leading(message, places)
     if is_short := by_user and len(message.content) <= WHOLE_MESSAGE:
         around = range(len(message.sentences))
     else:
@@ -388,6 +395,21 @@ def _with_context(group: Sequence[Found], message: Message, kind: ItemKind, judg
         if is_short or len(sentence.text) <= GAP:
             added.append(as_found(message, at))
     return sorted([*group, *added], key=lambda one: one.place)
+
+
+def _leading(message: Message, places: Collection[int]) -> set[int]:
+    """Returns the places of the sentences without which the ones at `places` are not understood: the one before a
+    pronoun, and the earlier clauses of a sentence before one that depends on them ("or not only, but because …")."""
+    found: set[int] = set()
+    for at in places:
+        while at > 0 and at - 1 not in (*places, *found):
+            one, before = message.sentences[at], message.sentences[at - 1].text
+            depends = _DEPENDS.match(one.text) and not one.apart and before[-1] not in ".!?:…"
+            if not (depends or (at in places and _POINTS_BACK.match(one.text))):
+                break
+            at -= 1
+            found.add(at)
+    return found
 
 
 def named(line: Line, messages: Sequence[Message], place: int) -> Line:
@@ -602,7 +624,7 @@ def _with_answer(proposal: str, said: str, answer: Message) -> str:
     """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
     left = clipped_at_clause(proposal, LONGEST - len(said) - 12)
     if _refuses(answer):
-        return f"{said} (refused: {left})"
+        return f"{left} (answer: {said})" if _is_kept(proposal, answer) else f"{said} (refused: {left})"
     accepts, amends, refuses = _verdicts(answer)
     is_changed = accepts < AGREES * max(amends, refuses) or _has_new_number(answer)
     rest = _without_yes(said, answer)
@@ -631,6 +653,16 @@ def _verdicts(answer: Message) -> tuple[float, float, float]:
 def _refuses(answer: Message) -> bool:
     accepts, amends, refuses = _verdicts(answer)
     return refuses >= max(REFUSES, accepts + amends) and not (_begins_with_yes(answer) or _takes_by_name(answer))
+
+
+def _is_kept(proposal: str, answer: Message) -> bool:
+    """Returns whether a proposal shares more words with the sentences of a refusing answer that refuse nothing than
+    with the others: "No website. Paper slips, as people know it." keeps a paper slip."""
+    stems = subject_stems(proposal)
+    shared = {True: 0, False: 0}
+    for one in answer.sentences:
+        shared["no" in cues(answer.in_english(one.text))] += len(stems & subject_stems(one.text))
+    return shared[False] > shared[True]
 
 
 def _takes_by_name(answer: Message) -> bool:

@@ -429,7 +429,7 @@ class Judge(NamedTuple):
 SHORT_READ = Judge((0.16, 0.57, 0.31), 0.2, 0.3)
 LONG_READ = Judge((0.61, 0.5, 0.6), 0.25, 0.4)
 FACT_READ = LONG_READ._replace(least=0.45, least_by_words=0.6, certain=1.0)
-CLOSING_READ = Judge((0.26, 0.68, 0.37), 0.09, 0.07)
+CLOSING_READ = Judge((0.26, 0.68, 0.37), 0.17, 0.12)
 """For two short statements, other statements, an older fact, and an open item with a report. An older fact needs more,
 because two facts about one thing are often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs").
 `benchmarks/train_statements.py` fits the weights; `benchmarks/README.md` says how the limits were chosen, and how often

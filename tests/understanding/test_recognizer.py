@@ -69,6 +69,39 @@ def test_a_sentence_that_begins_with_a_pronoun_is_quoted_with_the_one_before_tho
     assert "tea and bara brith are sold by Year 10 for their Iceland trip. They wanted to take two pounds" in decision
 
 
+def test_what_a_refusing_answer_keeps_is_not_called_refused() -> None:
+    said = (
+        "How do the parents book?",
+        "I would take the booking service for 340 pounds a year. The other way is a paper slip with three wishes, "
+        "early, middle or late, from which I compute the plan.",
+        "No service, for 340 pounds I get a new urn. Paper slips with early, middle or late, as people know it, and "
+        "you compute the plan.",
+        "Paper slips then.",
+    )
+    (decision,) = texts("decision", *said)
+    assert "from which I compute the plan. (answer: No service, for 340 pounds" in decision
+    assert "(refused:" not in decision
+
+
+@pytest.mark.parametrize("once", ["only in English this time", "in English just for once"])
+def test_an_instruction_for_one_time_is_no_rule_though_it_says_always(once: str) -> None:
+    said = f"I shall be in Tenby with my sister. Always write to Evans {once}, they are from Bristol."
+    assert texts("rule", said, "Done.") == []
+    assert texts("rule", f"{said}\n\nRule: letters have no greetings.", "Done.") == ["letters have no greetings."]
+    assert texts("rule", "Always write to Evans in English, they are from Bristol.", "Done.") != []
+
+
+def test_a_clause_that_depends_on_the_one_before_is_quoted_with_it() -> None:
+    said = (
+        "There is one matter which I should mention before I forget it, namely that we never play on a Sunday, not out "
+        "of piety, or not only, but because the chapel lets us have its car park on the other six days, and it is "
+        "the sort of bargain which one does not put in writing, so do please keep Sundays empty in anything you draw."
+    )
+    found = texts("rule", "Which days shall I plan?", "I made a calendar.", said, "Sundays stay empty.")
+    assert all(one.startswith("There is one matter") for one in found)
+    assert found
+
+
 def test_a_question_about_something_else_is_told_with_its_answer_but_not_with_the_proposal() -> None:
     said = (
         "The other one has an excess of 1,000.",
