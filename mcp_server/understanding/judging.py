@@ -146,7 +146,7 @@ def _judged(message: Message, model: Model) -> Judged:
             for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)
         ]
         if kind == "rule" and left and _ONCE.search(message.sentences[left.index(max(left))].text):
-            left = [0.0] * len(left)
+            left = [0.0] * len(left)  # what else the message says explains it
         for place, share in enumerate(left):
             if place in labeled:
                 continue

@@ -306,7 +306,7 @@ def _of_part(part: Part, messages: Sequence[Message], place: int, of: Callable[[
         if one.option == part.number
     ]
     point, said = clipped_at_clause(_joined(_settling(group)), LONGEST // 2), clean(part.text)
-    verdict = cues(messages[place + 1].in_english(said.split()[0]))
+    verdict = cues(messages[place + 1].in_english(said.partition(" ")[0]))
     if "no" in verdict and not is_question(point):
         text = f"{said} (refused: {point})"
     elif "yes" in verdict and not subject_stems(said) and not is_question(point):

@@ -223,10 +223,10 @@ def _pools(
         rank |= {f"{one.path}:{one.line}": 2 * place for place, one in enumerate(written)}
         ranked = sorted(newest, key=lambda one: rank.get(f"{one.path}:{one.line}", len(rank)))
     else:
+        of_section = {section: [one for one in newest if one.section == section] for section in KINDS}
         worth = {
             one: (NEEDED[section] - OLDEST * place / len(lines)) / (tokens[one] + COST)
-            for section in KINDS
-            for lines in [[one for one in newest if one.section == section]]
+            for section, lines in of_section.items()
             for place, one in enumerate(lines)
         }
         ranked = sorted(newest, key=lambda one: -worth[one])
