@@ -21,7 +21,7 @@ from mcp_server.relevance.clarity_scores import BlockItem
 from mcp_server.topics.topic import ActiveTopic, Correction
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 11  # increase it with every change after which the same inputs may give other bytes
+COMPILER_VERSION = 12  # increase it with every change after which the same inputs may give other bytes
 LEAST_BUDGET = 128
 """Tokens below which a context is not worth compiling: tools refuse, resources cut and say so."""
 

@@ -392,7 +392,7 @@ def candidates(
         shared = len(asked & stems[place])
         open_item = None
         if asks_for_open:
-            open_item = 1.0 if section == OPEN else model.states_open(texts[place])
+            open_item = 1.0 if section == OPEN else model.states("open", texts[place])
         features = {
             kind: 1.0,
             f"{kind} rank": math.log(rank + 1),

@@ -144,11 +144,12 @@ class Model:
         return self.acts(_alone(message))
 
     @lru_cache(maxsize=4096)  # noqa: B019 - as above
-    def states_open(self, text: str) -> float:
-        """Returns the highest probability with which a sentence of a text states an open item, judged by its words."""
+    def states(self, kind: str, text: str) -> float:
+        """Returns the highest probability with which a sentence of a text states an item of this kind, judged by its
+        words."""
         said = _alone(text)
         said.acts = self.acts(said)
-        return max((share["open"] for share in self.shares(said)), default=0.0)
+        return max((share[kind] for share in self.shares(said)), default=0.0)
 
     def needs(self, prompt: str) -> PromptNeeds:
         """Returns what a prompt probably needs, judged by its words."""

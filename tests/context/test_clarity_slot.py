@@ -121,10 +121,20 @@ def test_without_a_message_the_newest_lines_get_the_room() -> None:
 
 def test_without_a_message_an_old_short_line_comes_before_old_long_ones() -> None:
     long = [f"Pot number {number} is for guests who stay until {'very ' * 20}late." for number in range(30)]
-    text = compiled(page(Key_Decisions=["Sencha it is.", *long]), budget=600).text
-    assert "Sencha it is." in text
+    text = compiled(page(Key_Decisions=["We go with sencha.", *long]), budget=600).text
+    assert "We go with sencha." in text
     assert "Pot number 29 " in text
     assert "Pot number 1 " not in text
+
+
+def test_without_a_message_likely_lines_come_before_unlikely_ones_and_a_persons_own_before_both() -> None:
+    unlikely = [f"psql: connection number {number} to the server failed" for number in range(40)]
+    source = page(Key_Decisions=["Let's go with sencha.", *unlikely])
+    text = compiled(source, budget=600).text
+    assert "Let's go with sencha." in text
+    assert "number 1 to" not in text
+    own = SourceFile(PAGE, source.text.replace("## Key Decisions\n", "## Key Decisions\n\n- psql: it failed once\n"))
+    assert "psql: it failed once" in compiled(own, budget=600).text
 
 
 def test_no_room_is_kept_free_for_the_state_of_a_project_which_repeats_its_lines() -> None:
