@@ -47,7 +47,7 @@ CONTINUING = "continuing"
 """Namespace of the state: sessions whose next transcript is being written. After a crash, the next process searches for
 that transcript."""
 
-HANDLE = re.compile(r"ses_[0-9a-f]{0,12}")
+HANDLE = re.compile(r"ses_[0-9a-f]{12}")
 """The form of the ids that `Memory.new_id` makes."""
 
 RESUMED = "resumed"
@@ -171,9 +171,12 @@ async def require(memory: Memory, session: str) -> SessionRow:
 
 
 async def check_known(memory: Memory, session: str | None) -> None:
-    """Raises NotFound if the id has the form that `Memory.new_id` makes, or is the beginning of one, and no
-    conversation has it. An id that a client chose itself may be new."""
-    if session is None or not HANDLE.fullmatch(session) or await memory.state.session(session):
+    """Raises NotFound if no conversation has the id, and it has the form that `Memory.new_id` makes or is the beginning
+    of such an id of a conversation. Any other id may be new: a client chose it itself."""
+    if session is None or await memory.state.session(session):
+        return
+    begins_one = session.startswith("ses_") and any(map(HANDLE.fullmatch, await _beginning_with(memory, session)))
+    if not (HANDLE.fullmatch(session) or begins_one):
         return
     try:
         await require(memory, session)

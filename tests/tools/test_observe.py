@@ -146,16 +146,19 @@ async def test_notes_of_a_project_without_one_are_refused_with_what_the_caller_c
         await call(client, "remember", content="The API is frozen.", kind="open")
 
 
-@pytest.mark.parametrize("handle", ["ses_0123456789ab", "ses_01234"])
 @pytest.mark.parametrize("tool", ["observe", "remember"])
-async def test_a_handle_that_no_conversation_has_is_refused(tmp_path: Path, tool: str, handle: str) -> None:
+async def test_a_handle_that_no_conversation_has_is_refused(tmp_path: Path, tool: str) -> None:
     async with connected(tmp_path) as client:
         given: dict[str, object] = {"role": "user"} if tool == "observe" else {}
-        said = await refused(client, tool, content="The launch is on Tuesday.", session=handle, **given)
-        assert f"no session {handle!r}" in said
+        said = await refused(client, tool, content="The launch is on Tuesday.", session="ses_0123456789ab", **given)
+        assert "no session 'ses_0123456789ab'" in said
         assert "Leave `session` out" in said
         session = await say(client, "The launch is on Tuesday.")
         await call(client, tool, content="The launch is on Friday.", session=session, **given)
+        said = await refused(client, tool, content="The launch is on Friday.", session=session[:8], **given)
+        assert f"no session {session[:8]!r}; did you mean {session!r}?" in said
+        other = "ses_" + ("0" if session[4] != "0" else "1")
+        await call(client, tool, content="Tea at four.", session=other, **given)  # a client's own id
 
 
 async def test_a_name_that_the_client_chooses_opens_a_conversation_and_the_answer_says_so(tmp_path: Path) -> None:
