@@ -75,7 +75,7 @@ TOLD = 0.8
 """A candidate with this share of its content words in another one says no more than that."""
 
 TOLD_BY_QUOTE = 0.6
-"""The same for a turn in a line that quotes it."""
+"""A turn says no more than a line that quotes it if the line has this share of the turn's content words."""
 
 LEAST_STEMS = 5
 """Least content words of a turn that is pushed; a turn with fewer ("They close at 4.") says too little alone. Of 130

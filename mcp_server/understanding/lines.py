@@ -283,8 +283,8 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
 
 
 def _parts(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Part]:
-    """Returns the parts of a user's answer that takes the points of the agent's message number `place` by number, each
-    with a point that proposes or asks something."""
+    """Returns the parts of the user's answer to the agent's message number `place`, if it answers the numbered points
+    of that message one by one ("1 yes. 2 no."). Parts whose point neither proposes nor asks anything are left out."""
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return []
     before, shares = messages[place], of(place).shares
@@ -298,7 +298,7 @@ def _parts(messages: Sequence[Message], place: int, of: Callable[[int], Judged])
 
 
 def _of_part(part: Part, messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> Line:
-    """Returns the line of a point of the agent's message with the part of the answer that takes it."""
+    """Returns the line of a numbered point of the agent's message, with the part of the answer that belongs to it."""
     before, shares = messages[place], of(place).shares
     group = [
         replace(as_found(before, at), probability=shares[at]["decision"])
@@ -656,8 +656,8 @@ def _refuses(answer: Message) -> bool:
 
 
 def _is_kept(proposal: str, answer: Message) -> bool:
-    """Returns whether a proposal shares more words with the sentences of a refusing answer that refuse nothing than
-    with the others: "No website. Paper slips, as people know it." keeps a paper slip."""
+    """Returns whether an answer that refuses something keeps this proposal: "No website. Paper slips, as people know
+    it." keeps the paper slip. Its sentences without a "no" then share more words with the proposal than the others."""
     stems = subject_stems(proposal)
     shared = {True: 0, False: 0}
     for one in answer.sentences:

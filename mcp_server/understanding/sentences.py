@@ -354,7 +354,7 @@ class Part:
 
 
 def answers_by_number(answer: Sequence[Sentence], before: Sequence[Sentence]) -> list[Part]:
-    """Returns the parts of an answer that takes the numbered points of the message before one by one: "1 yes. 2 only
+    """Returns the parts of a message that answers the numbered points of the message before one by one: "1 yes. 2 only
     for B7, 3 no.". Returns nothing if the answer does not begin with the number of a point, or names one point only
     ("3 weeks"), or takes two together ("1 and 2 as one")."""
     points = {one.option for one in before if one.option and not one.lettered}

@@ -96,7 +96,7 @@ its words state an item of the section (`Model.states`), and the highest one for
 Fitted on 125 labeled conversations, measured on 38 others (`benchmarks/README.md`)."""
 
 LEAST_LIKELY, MOST_LIKELY = 0.01, 0.999
-"""The probabilities that count."""
+"""Lower and higher probabilities of a line count as these."""
 
 _ITEMS = {RULES: "rule", DECISIONS: "decision", OPEN: "open", FACTS: "fact"}
 
