@@ -21,7 +21,7 @@ from mcp_server.relevance.clarity_scores import BlockItem
 from mcp_server.topics.topic import ActiveTopic, Correction
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 12  # increase it with every change after which the same inputs may give other bytes
+COMPILER_VERSION = 13  # increase it with every change after which the same inputs may give other bytes
 LEAST_BUDGET = 128
 """Tokens below which a context is not worth compiling: tools refuse, resources cut and say so."""
 
@@ -91,11 +91,22 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Quoted:
+    """What the recognizer knows of a text: its probability, 0 to 1, the sentence that states the item most likely, and
+    the text without explanations; "" if it has none."""
+
+    text: str
+    probability: float = 1.0
+    core: str = ""
+    short: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOff:
     """The state of a conversation when its window was compacted, from a checkpoint. `id` and `path` are the
     checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the checkpoint's last turn. Decisions,
-    rules, items and files are listed newest last. `possible` are sentences that may state further ones. `probabilities`
-    are the recognizer's, by text, 0 to 1."""
+    rules, items and files are listed newest last. `possible` are sentences that may state further ones. `quoted` has
+    the recognizer's texts."""
 
     id: str
     path: str
@@ -108,7 +119,7 @@ class LeftOff:
     files: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     next_step: str = ""
-    probabilities: tuple[tuple[str, float], ...] = ()
+    quoted: tuple[Quoted, ...] = ()
     possible: tuple[str, ...] = ()
 
 

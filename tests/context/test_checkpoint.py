@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.inputs import CompileInputs, LeftOff
+from mcp_server.context.inputs import CompileInputs, LeftOff, Quoted
 from mcp_server.context.slots.checkpoint import EXCHANGES, is_news
 from mcp_server.model import COMPACTION, SourceFile, ToolCall, Turn
 from mcp_server.text.prose import is_injected
@@ -88,14 +88,16 @@ def test_doubted_items_make_room_before_the_others_are_shortened_far() -> None:
         for number in range(20)
     )
     chatter = tuple(f"Let's have number {number} of many nice days together and go out" for number in range(20))
-    doubted = tuple((text, 0.3) for text in ("what a day", *chatter))
-    stood = replace(STOOD, decisions=(*chatter, *sure), open_items=("call Ana", "what a day"), probabilities=doubted)
+    doubted = tuple(Quoted(text, 0.3) for text in ("what a day", *chatter))
+    stood = replace(STOOD, decisions=(*chatter, *sure), open_items=("call Ana", "what a day"), quoted=doubted)
     full = compiled(stood, 1_000).text
     assert all(f"Shelf number {number} gets oak" in full for number in range(20))
     assert " of 40):" in full
     assert "number 0 of many nice days" not in full
     assert "call Ana" in full
-    assert all(text in compiled(stood, 4_000).text for text, _ in doubted), "with room nothing is left out"
+    assert all(text in compiled(stood, 4_000).text for text in ("what a day", *chatter)), (
+        "with room nothing is left out"
+    )
 
 
 def test_a_shortened_item_keeps_what_the_user_said_and_what_was_proposed() -> None:
@@ -103,10 +105,11 @@ def test_a_shortened_item_keeps_what_the_user_said_and_what_was_proposed() -> No
     proposal = f"{rows} Both are in stock in Vienna and ship within a week. I'd take the NAU7802."
     long = f"{proposal} (amended: but the one in DIP)"
     no = "No firmware over the air. (refused: A new image is sent in fragments over the radio.)"
-    many = replace(STOOD, decisions=(*(f"Shelf {n} gets oak, {'and more wood ' * 6}" for n in range(12)), long, no))
-    text = compiled(many, 450).text
+    shelves = (f"Shelf {n} gets oak, {'and more wood ' * 6}" for n in range(12))
+    core = Quoted(long, core="I'd take the NAU7802.")
+    text = compiled(replace(STOOD, decisions=(*shelves, long, no), quoted=(core,)), 400).text
     assert "take NAU7802. (amended: but one DIP)" in text
-    assert "- No firmware over air." in text
+    assert "- No firmware over" in text
     assert "1.60 HX711" not in text
 
 
@@ -119,7 +122,7 @@ def test_a_refused_proposal_is_never_shown_without_the_refusal() -> None:
 
 
 def test_with_room_left_sentences_that_may_state_a_decision_follow() -> None:
-    stood = replace(STOOD, possible=("The berth goes to Ana.",), probabilities=(("The berth goes to Ana.", 0.2),))
+    stood = replace(STOOD, possible=("The berth goes to Ana.",), quoted=(Quoted("The berth goes to Ana.", 0.2),))
     assert "Perhaps:\n- The berth goes to Ana." in compiled(stood).text
     many = replace(stood, decisions=tuple(f"Use file number {n} for the ledger of that year" for n in range(60)))
     assert "Ana." not in compiled(many, 800).text

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.context import briefs, windows
+from mcp_server.context.inputs import Quoted
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.context.slots.checkpoint import Entry, condensed, telegraphic
 from mcp_server.conversations.projects import project_of
@@ -32,7 +33,7 @@ def meter() -> Meter:
 
 
 def test_the_clauses_with_names_numbers_and_verbs_are_kept_and_small_talk_goes() -> None:
-    (line,) = condensed([Entry(PARTITIONS)], 35, meter())
+    (line,) = condensed([Entry(Quoted(PARTITIONS))], 35, meter())
     assert "partition `tracking_events` by month" in line
     assert line.endswith("(amended: Make 180 days rather than 120.)")
     assert "week" not in line
@@ -40,17 +41,17 @@ def test_the_clauses_with_names_numbers_and_verbs_are_kept_and_small_talk_goes()
 
 def test_an_amended_proposal_is_never_shown_without_the_amendment() -> None:
     for tokens in range(5, 80):
-        (line,) = condensed([Entry(PARTITIONS)], tokens, meter())
+        (line,) = condensed([Entry(Quoted(PARTITIONS))], tokens, meter())
         assert "120 days" not in line or "180" in line
 
 
 def test_with_room_enough_all_words_stay() -> None:
-    assert condensed([Entry(PARTITIONS)], 200, meter()) == [f"- {PARTITIONS}"]
+    assert condensed([Entry(Quoted(PARTITIONS))], 200, meter()) == [f"- {PARTITIONS}"]
 
 
 def test_a_doubtful_item_gives_way_to_a_sure_one() -> None:
-    doubtful = Entry("Let's have a nice day together", probability=0.3)
-    sure = Entry("Let's keep the ledger in SQLite")
+    doubtful = Entry(Quoted("Let's have a nice day together", 0.3))
+    sure = Entry(Quoted("Let's keep the ledger in SQLite"))
     assert condensed([doubtful, sure], 9, meter()) == ["", "- Let's keep the ledger in SQLite"]
 
 
@@ -59,8 +60,12 @@ def test_negations_conditions_and_code_survive_without_the_words_around_them() -
     assert telegraphic("the") == "the"
 
 
+WORDS = st.text(max_size=300)
+
+
 @given(
-    st.lists(st.builds(Entry, st.text(max_size=300), st.just(1.0), st.floats(0, 1)), max_size=20), st.integers(0, 300)
+    st.lists(st.builds(Entry, st.builds(Quoted, WORDS, st.floats(0, 1), WORDS, WORDS)), max_size=20),
+    st.integers(0, 300),
 )
 def test_the_lines_never_take_more_than_the_tokens(entries: list[Entry], tokens: int) -> None:
     lines = condensed(entries, tokens, meter())
@@ -151,16 +156,15 @@ async def test_only_so_many_folders_are_remembered(
     assert [Path(name).name for name in json.loads(on_disk(memory, "index.json")) if name] == ["p2", "p3"]
 
 
-def test_a_shortened_proposal_begins_with_the_sentence_that_proposes() -> None:
-    text = (
-        "Thank you, I had searched for callers in the repository. I would divide the class along the payments' states."
-    )
-    (line,) = condensed([Entry(text)], 14, meter())
+def test_a_shortened_proposal_begins_with_the_sentence_that_states_it() -> None:
+    core = "I would divide the class along the payments' states."
+    text = f"Thank you, I had searched for callers in the repository. {core}"
+    (line,) = condensed([Entry(Quoted(text, core=core))], 14, meter())
     assert line == "- I would divide the class along the payments' states."
 
 
 def test_the_letter_i_of_a_list_stays() -> None:
     (line,) = condensed(
-        [Entry("Letters, but without I and O, because people read them as 1 and 0. So A to H.")], 14, meter()
+        [Entry(Quoted("Letters, but without I and O, because people read them as 1 and 0. So A to H."))], 14, meter()
     )
     assert "without I" in line
