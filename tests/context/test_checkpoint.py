@@ -137,6 +137,14 @@ def test_the_page_does_not_repeat_an_item_of_the_checkpoint() -> None:
     assert "Ship on Fridays" in done.text
 
 
+def test_the_page_does_not_repeat_the_short_form_of_an_item() -> None:
+    text, short = "I propose: JSON is slow here. Use SQLite for the ledger.", "I propose: Use SQLite for the ledger."
+    row = f"- 2026-02-16: {short} [src: raw/conversations/2026/02/16/a.md#1]"
+    page = SourceFile("knowledge/projects/bakery/context.md", f"# Bakery\n\n## Key Decisions\n\n{row}\n")
+    stood = replace(STOOD, decisions=(text,), quoted=(Quoted(text, short=short),))
+    assert compiled(stood, 2_400, files=(page,)).text.count("Use SQLite for the ledger") == 1
+
+
 def test_what_stood_before_is_news_for_some_exchanges() -> None:
     turns = [Turn(1, "user", "hello", AT), Turn(2, "system", "compacted", AT, name=COMPACTION)]
     for number in range(EXCHANGES):
