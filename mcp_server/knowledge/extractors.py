@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import cache
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
@@ -29,7 +30,7 @@ from mcp_server.text.prose import bare, clipped, prose, sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.cues import cues, subject_stems
-from mcp_server.understanding.features import Message
+from mcp_server.understanding.features import READ, Message
 from mcp_server.understanding.judging import MIN_WORDS, ItemKind, clean
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, is_real
@@ -104,7 +105,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 29
+VERSION = 30
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.22, ("fact", "agent"): 0.25}
 """Minimum probability of an item that is worth a line, by kind and role. For other items the recognizer's threshold is
@@ -202,6 +203,13 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
     def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
         by_number = {turn.number: turn for turn in turns}
 
+        @cache
+        def mentions() -> Counter[str]:
+            return Counter(stem for turn in turns for stem in subject_stems(turn.content[:READ]))
+
+        def is_topic(sentence: str) -> bool:
+            return any(stem.isalpha() and mentions()[stem] > 1 for stem in subject_stems(sentence))
+
         def settled(item: Item) -> tuple[int, str] | None:
             number = context.settled.get(item)
             return (number, context.day_of(by_number[number].at)) if number in by_number else None
@@ -211,7 +219,7 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
         return [
             context.line(
                 kind,
-                tidied(item.short or item.text, is_whole=kind != "decision"),
+                tidied(item.short or item.text, is_whole=kind != "decision", is_topic=is_topic),
                 by_number[item.sources[0]],
                 weight=round(item.probability, 3),
                 changes=item.changes,

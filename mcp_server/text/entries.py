@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -350,12 +350,14 @@ def apart(text: str) -> tuple[str, str]:
     return (text[: found.start()].rstrip(), found[1].strip()) if found else (text, "")
 
 
-def tidied(text: str, *, is_whole: bool = True) -> str:
-    """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. If it `is_whole`, it
-    also loses a reaction at its end, and a sentence there that announces text which is not quoted ("Here is my
-    code:")."""
+def tidied(text: str, *, is_whole: bool = True, is_topic: Callable[[str], bool] = lambda sentence: False) -> str:
+    """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. A short sentence
+    there stays if it `is_topic`: "Logs! Never write a number in one." If the text `is_whole`, it also loses a reaction
+    at its end, and a sentence there that announces text which is not quoted ("Here is my code:")."""
     parts = sentences(text) or [""]
-    while len(parts) > 1 and _is_filler(parts[0]) and not parts[1].startswith("("):  # "(" begins its answer
+    while len(parts) > 1 and _is_filler(parts[0]) and not is_topic(parts[0]):
+        if parts[1].startswith("("):
+            break  # its answer
         parts.pop(0)
     while is_whole and len(parts) > 1 and (_is_filler(parts[-1]) or parts[-1].endswith(":")):
         parts.pop()

@@ -73,6 +73,12 @@ POSTPONED = 0.2
 
 _POSTPONES = re.compile(r"\b(?:sleep on (?:it|that)|think (?:about (?:it|that)|it over|that over))\b", re.IGNORECASE)
 
+_ON_LIST = re.compile(
+    r"(?<!you )(?<!\bu )(?<!they )(?<!we )\b(?:put|leave|keep|stick|goes|park)\b[^.!?\n]{0,40}"
+    r"\bon (?:the|your|my|our|that) (?:list|pile|to-?do)\b",
+    re.IGNORECASE,
+)
+
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""
 
@@ -139,12 +145,15 @@ def _judged(message: Message, model: Model) -> Judged:
     labeled = {at for places in clauses.values() for at in places}
     chosen = chosen_options(message)
     rejected = [bool(chosen) and _is_of_another(message, one, chosen) for one in message.sentences]
+    on_list = _put_on_list(message)
     found: _ByKind = {}
     for kind, least in LEAST.items():
         left = [
             share[kind] if _may_state(kind, message, sentence, share, out) else 0.0
             for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)
         ]
+        for place in on_list if kind in ("open", "decision") else ():
+            left[place] = max(left[place], least) if kind == "open" else 0.0
         if kind == "rule" and left and _ONCE.search(message.sentences[left.index(max(left))].text):
             left = [0.0] * len(left)  # what else the message says explains it
         for place, share in enumerate(left):
@@ -165,6 +174,16 @@ def _judged(message: Message, model: Model) -> Judged:
                     text = only_options(text, chosen, message.next.choice.lettered)
                 found.setdefault(kind, []).append(replace(one, text=text, probability=share))
     return Judged(shares, found, rejected)
+
+
+def _put_on_list(message: Message) -> list[int]:
+    """Returns the sentences of a user's message about something that is put on a list of things to do: "The van's door
+    jams. Put it on the list."."""
+    found: list[int] = []
+    for place, one in enumerate(message.sentences if message.role == "user" else ()):
+        if _ON_LIST.search(one.text):
+            found.append(place if place == 0 or len(subject_stems(one.text)) > MIN_WORDS else place - 1)
+    return found
 
 
 def _may_state(

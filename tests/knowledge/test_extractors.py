@@ -291,6 +291,14 @@ def test_the_task_of_the_hour_a_question_and_an_exercise_are_not_worth_a_line(te
     assert not is_worth_a_line(item("fact", text, 0.7))
 
 
+@pytest.mark.parametrize(("answer", "head"), [("Which labels do you have?", "labels. "), ("And what else?", "")])
+def test_a_word_that_others_mention_names_the_topic_and_stays(answer: str, head: str) -> None:
+    said = "they went to mush at the market in Ilkley."
+    turns, context = talk(("user", f"labels. {said}"), ("agent", answer))
+    fact = item("fact", f"labels. {said}", 0.9)
+    assert [line.text for line in by("facts", (turns, replace(context, items=(fact,))))] == [f"{head}{said}"]
+
+
 def test_a_fact_whose_text_a_line_of_another_kind_quotes_has_no_line_of_its_own() -> None:
     shop, vet = "The bike shop in Wexford closes at noon.", "There's a vet in Nanclares who hates film people."
     items = (item("open", f"I need to find a vet. {vet}", 0.9), item("fact", vet, 0.9), item("fact", shop, 0.9))

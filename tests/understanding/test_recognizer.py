@@ -196,6 +196,17 @@ def test_a_proposal_that_is_postponed_is_an_open_item_and_no_decision() -> None:
     assert texts("decision", *said) == []
 
 
+@pytest.mark.parametrize("asked", ["Put it on the list.", "keep that on your list, will you", "leave it on the pile"])
+def test_what_the_user_puts_on_a_list_is_an_open_item(asked: str) -> None:
+    told = "The old stove pipe I show to the sweep when he is here in autumn."
+    said = ("How do we heat the hut?", "With the stove in the kitchen.", f"{told} {asked}", "Noted.")
+    assert [told in one for one in texts("open", *said)] == [True]
+
+
+def test_a_list_that_the_user_only_mentions_makes_no_open_item() -> None:
+    assert texts("open", "You put it on the list of the shop already, and they sent it.", "Good.") == []
+
+
 def test_two_tasks_of_one_message_are_two_open_items() -> None:
     key = "I still have to find out who keeps the key of the pump house."
     certificate = "And somebody has to renew the certificate of the staging server."
