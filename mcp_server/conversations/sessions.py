@@ -278,7 +278,7 @@ async def end_session(memory: Memory, session: str) -> SessionEnded:
     async with memory.locks.transcript(session):
         row = await require(memory, session)
         if row.status == "closed":
-            return SessionEnded(session, row.path, None, "was closed already")
+            return SessionEnded(session, row.path, None, "nothing has changed since it was closed")
         row = await memory.rooms.close_session(memory, row)
     memory.changes.publish(Change("session", row.path, session))
     committed, note = await commit_pending(memory)

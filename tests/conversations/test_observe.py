@@ -114,7 +114,7 @@ async def test_secrets_are_gone_before_anything_is_written(memory: Memory, place
 async def test_what_is_said_after_the_end_continues_the_session(memory: Memory) -> None:
     await said(memory, "one")
     ended = await end_session(memory, "s")
-    assert (await end_session(memory, "s")).note == "was closed already"
+    assert (await end_session(memory, "s")).note == "nothing has changed since it was closed"
     assert await said(memory, "one") == -1
     assert await said(memory, "two", role="agent") == 2
     shown = await show_session(memory, "s")
