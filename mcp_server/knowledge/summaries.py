@@ -32,6 +32,7 @@ from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.lines import clipped_at_clause
+from mcp_server.understanding.model import recognizer
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
 
@@ -331,12 +332,16 @@ def _headed(body: str, block: Sequence[str]) -> str:
 
 
 def _said(one: Entry, longest: int, slack: float = SLACK) -> str:
-    """Returns a line's short form. The short form of a fact, which says what a project is, begins with the first
-    sentence of at least LEAST_OPENING content words, or else with the sentence that has the most."""
-    kind = KINDS.get(one.section, "")
-    runs = runs_of(one.said, longest) if one.section == FACTS else [one.said]
-    opening = max(runs, key=lambda run: min(LEAST_OPENING, len(set(content_words(sentences(run)[0])))), default="")
-    return _NEXT.sub("", shortened(opening or one.said, longest, kind, slack=slack))
+    """Returns a line's short form, with the sentence that states the item most likely. The short form of a fact, which
+    says what a project is, begins with the first sentence of at least LEAST_OPENING content words, or else with the
+    sentence that has the most."""
+    kind, said, core = KINDS.get(one.section, ""), one.said, ""
+    if one.section == FACTS:
+        runs = runs_of(said, longest)
+        said = max(runs, key=lambda run: min(LEAST_OPENING, len(set(content_words(sentences(run)[0])))), default=said)
+    elif len(said) > longest:
+        core = max(sentences(said), key=lambda sentence: recognizer().states(kind, sentence))
+    return _NEXT.sub("", shortened(said, longest, kind, core, slack))
 
 
 def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
