@@ -56,9 +56,10 @@ def test_what_a_project_is_begins_with_a_sentence_that_says_something(said: str,
 
 
 def test_the_next_step_is_the_sentence_that_leaves_something_open() -> None:
-    about = "The surveyor of the province writes that the permit for the crane, once granted, will hold for ten years."
-    page = PLAIN.replace("Renew the key.", f"{about} And somebody has to measure the gate of the shed.")
-    assert "> - Next: Somebody has to measure the gate of the shed [src" in with_state(page)
+    about = "The surveyor tells me that the permit for the crane, once granted, runs for ten years, tested every March."
+    more = "I have the feeling that it was lowered in the seventies."
+    page = PLAIN.replace("Renew the key.", f"{about} Somebody is to measure whether it clears the gate. {more}")
+    assert f"> - Next: Somebody is to measure whether it clears the gate. {more.rstrip('.')} [src" in with_state(page)
 
 
 def test_search_finds_the_lines_of_a_page_and_not_its_state() -> None:
