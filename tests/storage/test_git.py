@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ from mcp_server.storage.local.git import commits
 from mcp_server.storage.local.git.git import Git
 from tests.gitting import git as run
 from tests.gitting import write
-from tests.preloaded import python
+from tests.killing import killed_at_each_step
 
 
 @pytest.fixture(autouse=True)
@@ -187,17 +186,10 @@ def test_a_kill_before_any_write_of_a_commit_is_mended_by_the_next(root: Path) -
     git = Git(root)
     write(root, "a.md", "0\n")
     git.commit_files(["a.md"], "memory: a")
-    for step in range(1, 40):
-        write(root, "a.md", f"{step}\n")
-        done = subprocess.run(python("-c", KILLED, str(root), str(step)), capture_output=True, text=True, check=False)
+    for _ in killed_at_each_step(KILLED, str(root), before=lambda step: write(root, "a.md", f"{step}\n")):
         git.commit_files(["a.md"], "memory: after")
-        assert run(root, "show", "HEAD:a.md") == f"{step}"
+        assert run(root, "show", "HEAD:a.md") == (root / "a.md").read_text().strip()
         assert run(root, "status", "--porcelain") == ""
-        if done.returncode == 0:
-            break
-        assert done.returncode == -9, done.stderr
-    else:
-        raise AssertionError("never finished")
 
 
 def test_many_files_are_one_commit(root: Path) -> None:
