@@ -22,17 +22,11 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY
-from tests.postgres import server
 from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller(source="library", client="test", explicit_sessions=True)
 PEOPLE = "knowledge/people/people.md"
-
-
-@pytest.fixture
-def address() -> str:
-    return server().new_database()
 
 
 @pytest.fixture

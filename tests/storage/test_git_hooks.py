@@ -23,17 +23,6 @@ RECORDER = "#!/bin/sh\necho \"$0 $@\" >> '{}'\nexit {}\n"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user whose git knows no settings."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    return home
-
-
-@pytest.fixture
 def root(tmp_path: Path, home: Path) -> Path:
     root = tmp_path / "my memory"
     root.mkdir()

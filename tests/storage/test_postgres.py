@@ -40,11 +40,6 @@ AT = datetime(2026, 2, 16, tzinfo=UTC)
 
 
 @pytest.fixture
-def address() -> str:
-    return server().new_database()
-
-
-@pytest.fixture
 async def storage(address: str) -> AsyncIterator[TeamStorage]:
     async with open_storage(address) as storage:
         yield storage
