@@ -31,14 +31,12 @@ from mcp_server.status.status import status
 from mcp_server.text.markdown import marked_line
 from tests.conftest import Clock, copied
 from tests.gitting import attempt, git, write
-from tests.history.two_copies import CORE, TESTS, copy, edit, same
+from tests.history.two_copies import CORE, KEY, TESTS, copy, edit, same, synced
 from tests.preloaded import python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 JOURNAL = "knowledge/journal/2026-02-16.md"
-
-
 HEAD = "---\ntype: journal\ndate: 2026-02-16\nsessions: [{}]\n---\n\n## 2026-02-16\n\n### Ops\n{}"
 
 
@@ -117,11 +115,8 @@ async def test_a_file_that_was_deleted_on_one_side_goes_unless_the_other_has_cha
         (one.disk.root / f"knowledge/people/{name}.md").unlink()
     write(other.disk.root, "knowledge/people/b.md", "# b\n\n- new\n")
 
-    await sync(one)
-    await sync(other)
-    await sync(one)
+    await synced(one, other)
 
-    assert same(one, other)
     assert not one.files.exists("knowledge/people/a.md")
     assert "- new" in one.files.read_text("knowledge/people/b.md")
 
@@ -131,12 +126,9 @@ async def test_two_memories_that_began_apart_become_one(tmp_path: Path, hub: Pat
         for memory, place in ((one, "Bern"), (other, "Basel")):
             git(memory.disk.root, "remote", "add", "origin", str(hub))
             await remember(memory, NewFact(f"{memory.disk.root.name} knows {place}"), TESTS)
-        await sync(one)
-        done = await sync(other)
-        await sync(one)
+        done = await synced(one, other)
 
         assert done.contested == ()
-        assert same(one, other)
         assert "one knows Bern" in one.files.read_text(CORE)
         assert "other knows Basel" in one.files.read_text(CORE)
         assert one.files.read_text(CORE).count("# Core Memory") == 1, "what both files hold is there once"
@@ -179,18 +171,17 @@ async def test_what_may_not_be_committed_is_merged_with_what_comes_and_not_overw
     two: tuple[Memory, Memory],
 ) -> None:
     one, other = two
-    key = "ghp_" + "a1B2" * 9
     edit(one, CORE, "## Facts", "- 2026-02-16: from one\n\n## Facts")
     await sync(one)
-    edit(other, CORE, "## Key Decisions", f"## Key Decisions\n\n- {key}")
+    edit(other, CORE, "## Key Decisions", f"## Key Decisions\n\n- {KEY}")
 
     done = await sync(other)
 
     text = other.files.read_text(CORE)
     assert "- 2026-02-16: from one" in text
-    assert key in text
+    assert KEY in text
     assert "secret" in done.left_out[0]
-    assert key not in git(other.disk.root, "log", "--all", "-p")
+    assert KEY not in git(other.disk.root, "log", "--all", "-p")
 
 
 async def test_what_was_forgotten_here_does_not_come_back_from_there(two: tuple[Memory, Memory]) -> None:
@@ -349,11 +340,8 @@ async def test_every_turn_of_both_machines_in_one_minute_is_shown_in_order_of_ti
     for memory in begun:
         await end_session(memory, "s1")
 
-    await sync(one)
-    await sync(other)
-    await sync(one)
+    await synced(one, other)
 
-    assert same(one, other)
     for memory in begun:
         shown = await said(memory)
         assert [text for text, _ in shown] == [
@@ -424,24 +412,19 @@ async def test_the_command_marks_the_turns_of_the_other_machine(
     assert sum(turn["beside"] is not None for turn in turns) == 1
 
 
-NEWEST = "---\ntype: journal\ndate: 2026-01-02\nsessions: [{}]\n---\n\n## 2026-01-02\n\n### Ops\n{}"
-
-
 async def test_what_one_has_moved_and_the_other_changed_is_changed_where_it_is_now(two: tuple[Memory, Memory]) -> None:
     one, other = two
     old, new = "knowledge/journal/2026-01-02.md", "archive/journal/2026-01-02.md"
-    write(one.disk.root, old, NEWEST.format("s1", "".join(f"- line {number}\n" for number in range(20))))
+    text = HEAD.format("s1", "".join(f"- line {number}\n" for number in range(20)))
+    write(one.disk.root, old, text.replace("2026-02-16", "2026-01-02"))
     await sync(one)
     await sync(other)
     (one.disk.root / new).parent.mkdir(parents=True, exist_ok=True)
     (one.disk.root / old).rename(one.disk.root / new)
     edit(other, old, "- line 7\n", "- line 7\n- from the other\n")
 
-    await sync(one)
-    done = await sync(other)
-    await sync(one)
+    done = await synced(one, other)
 
-    assert same(one, other)
     assert done.contested == ()
     assert not other.files.exists(old)
     assert "- line 7\n- from the other\n" in one.files.read_text(new)
@@ -457,11 +440,8 @@ async def test_a_file_that_was_moved_to_where_the_other_made_one_loses_neither(t
     write(other.disk.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n- bakes\n")
     write(other.disk.root, "knowledge/people/ana-kovac.md", "# Ana Kovač\n\n- lives in Split\n")
 
-    await sync(one)
-    await sync(other)
-    await sync(one)
+    await synced(one, other)
 
-    assert same(one, other)
     texts = [path.read_text() for path in (one.disk.root / "knowledge/people").glob("ana*.md")]
     assert all(any(line in text for text in texts) for line in ("- likes tea", "- bakes", "- lives in Split"))
 
