@@ -28,8 +28,6 @@ from tests.gitting import attempt, git, subjects, write
 from tests.history.two_copies import TESTS
 
 pytestmark = pytest.mark.anyio
-
-
 ANA = "knowledge/people/ana.md"
 
 

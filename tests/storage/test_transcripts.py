@@ -17,8 +17,6 @@ from mcp_server.text.transcript import render_turn
 from tests.killing import killed_at_each_step
 
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
-
-
 HEAD = TranscriptHead("ses_a1", START, "Plan — the map", "plan-the-map")
 
 

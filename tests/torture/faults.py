@@ -167,12 +167,7 @@ async def damaged_files(trial: Trial) -> None:
         assert acknowledged, f"nothing can be recorded any more; {where}"
         await served_as_usual(server)
         assert "Traceback" not in server.stderr(), f"{where}\n{server.stderr()}"
-    assert acknowledged[-1] in [
-        content
-        for _, content in turns(
-            root,
-        )["after"]
-    ], where
+    assert acknowledged[-1] in [content for _, content in turns(root)["after"]], where
     now = files_below(root / "raw")
     assert all(now.get(path) == data for path, data in whole.items()), f"a whole transcript changed; {where}"
     trial.tally.faults += len(chosen)
