@@ -83,8 +83,6 @@ def best(words: Sequence[Postings], passages: int, mean_words: float) -> NDArray
     whole index."""
     import numpy as np
 
-    if not words:
-        return np.array([], dtype=np.int64)
     ids, places = np.unique(np.concatenate([one.ids for one in words]), return_inverse=True)
     total = np.zeros(len(ids))
     begin = 0
