@@ -1,14 +1,27 @@
-"""A workspace's files in an empty folder, a user without settings of git, and a database of PostgreSQL."""
+"""The ports of each engine, a workspace's files in an empty folder, a user without settings of git, and a database."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from mcp_server.storage.local.files import WorkspaceFiles
 from tests.postgres import server
+from tests.storage.engines import Opened, Ports, local, postgres
+
+
+@pytest.fixture(params=["local", "postgres"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
+    return local(tmp_path / "memory") if request.param == "local" else postgres()
+
+
+@pytest.fixture
+async def ports(opened: Opened) -> AsyncIterator[Ports]:
+    async with opened() as ports:
+        yield ports
 
 
 @pytest.fixture
