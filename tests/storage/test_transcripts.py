@@ -25,11 +25,6 @@ def said(number: int, content: str = "hello") -> Turn:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> WorkspaceFiles:
-    return WorkspaceFiles(tmp_path)
-
-
-@pytest.fixture
 def transcripts(files: WorkspaceFiles) -> Transcripts:
     return Transcripts(files)
 
