@@ -38,7 +38,6 @@ async def main():
 anyio.run(main)
 """
 
-
 HOLDER = """
 import os, sys
 from pathlib import Path

@@ -16,7 +16,7 @@ from mcp_server.embed import Embedder, Wanted
 from mcp_server.embed.providers import load
 from mcp_server.model import TranscriptHead, Turn
 from mcp_server.search.query import parse_query
-from mcp_server.search.ranking import Candidate, rank
+from mcp_server.search.ranking import rank
 from mcp_server.storage.files import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Candidates, Filters, Mode
@@ -104,23 +104,22 @@ def queries() -> list[tuple[str, Filters, Mode]]:
     return asked
 
 
-def values(candidate: Candidate) -> tuple[Any, ...]:
-    """Returns the values without what the network reads, which it may read later."""
-    return astuple(replace(candidate, about=None))
-
-
 def comparable(found: Candidates) -> dict[str, Any]:
     """Returns what a search found. The last bits of a cosine depend on the rows that NumPy multiplies at once."""
-    candidates = sorted(map(values, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
     return {
         "words": (found.asked, found.frequencies, found.passages, found.used),
-        "candidates": [tuple(pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for v in c) for c in candidates],
+        "candidates": [
+            tuple(pytest.approx(value, abs=1e-5) if isinstance(value, float) else value for value in candidate)
+            for candidate in plain(found)
+        ],
         "sources": sorted((one.candidate.unit, one.text) for one in found.found if one.source is not None),
     }
 
 
 def plain(found: Candidates) -> list[tuple[Any, ...]]:
-    return sorted(map(values, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
+    """Returns the values of all candidates without what the network reads, which it may read later."""
+    candidates = [astuple(replace(one, about=None)) for one in values_of(found)]
+    return sorted(candidates, key=lambda one: (one[0], one[2], one[15], one[1]))
 
 
 def swapped_ties(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> tuple[list[float], list[float]] | None:

@@ -31,7 +31,6 @@ CLEAR_AT = 500
 SAID, LINES = 0, 1
 """The kinds of passages: turns and files, and lines that an extractor derived from turns."""
 
-
 _BY_STEM = "stem, " + ", ".join(f"array_agg({column} ORDER BY passage)" for column in ("passage", "tf", "len"))
 """A stem, and the columns of its postings, ordered by passage."""
 
