@@ -23,7 +23,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.forgetting.cleaning import cleaned
-from mcp_server.forgetting.target import ForgetTarget, resolve_target, transcripts
+from mcp_server.forgetting.target import ForgetTarget, resolve_target, session_and_turn, transcripts
 from mcp_server.knowledge import extract, notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
@@ -457,11 +457,11 @@ async def _named(memory: Memory, target: ForgetTarget) -> str:
     if target.path is not None:
         lines = f", lines {target.lines[0]} to {target.lines[1]}" if target.lines else ""
         return f"the file {target.path!r}{lines}"
-    session, _, number = (target.session or target.turn or "").partition("#" if target.turn else "\0")
+    session, number = session_and_turn(target)
     row = await sessions.require(memory, session)
-    if not number:
+    if number is None:
         return f"the whole conversation {row.title or row.session!r}"
-    said = await run_sync(_turn, memory, row.session, int(number))
+    said = await run_sync(_turn, memory, row.session, number)
     return f"message {number} of {row.title or row.session!r}: {clipped(said, LONGEST_NAMED)!r}"
 
 

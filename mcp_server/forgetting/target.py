@@ -68,7 +68,7 @@ async def resolve_target(
         return _text(request, target.text)
     if target.path is not None:
         return await run_sync(_file, memory, request, target.path, target.lines)
-    session, number = _named(target)
+    session, number = session_and_turn(target)
     row = await sessions.require(memory, session)
     chain = await run_sync(transcripts, memory, row.session)
     if number is None:
@@ -94,7 +94,8 @@ def _secrets(memory: Memory, request: Forgotten) -> tuple[Forgotten, tuple[str, 
     return _with(request, found), tuple(joined(words) for words in found if len(words) < 4000)
 
 
-def _named(target: ForgetTarget) -> tuple[str, int | None]:
+def session_and_turn(target: ForgetTarget) -> tuple[str, int | None]:
+    """Returns the session that a target names, and the number of the turn, if it names one."""
     if target.session is not None:
         return target.session, None
     session, _, number = (target.turn or "").rpartition("#")

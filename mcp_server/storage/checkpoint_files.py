@@ -43,10 +43,10 @@ class CopiedTrees:
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         return frozenset(path for path, data in contents.items() if self._files.exists(_place(_sha(data))))
 
-    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
+    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str]) -> str:
         names = {path: _sha(data) for path, data in contents.items()}
         folders: dict[str, dict[str, bytes]] = {}
-        for path in contents.keys() - (self.known(contents) if known is None else known):
+        for path in contents.keys() - known:
             folder, _, file = _place(names[path]).rpartition("/")
             folders.setdefault(folder, {})[file] = contents[path]
         for folder, some in folders.items():
@@ -157,7 +157,7 @@ class CheckpointTrees:
             before = trees.read(tree, trees.names(tree))
             after = {path: data for path, raw in before.items() if (data := clean(path, raw)) is not None}
             if after != before:
-                trees.put(number, after)
+                trees.put(number, after, trees.known(after))
                 changed = True
         return changed
 

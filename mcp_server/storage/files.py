@@ -26,7 +26,6 @@ MOST_SIMILAR = 5_000
 
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 
-
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:]")
 
 
@@ -130,22 +129,13 @@ class Files(ABC):
     def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
         """Returns the texts of these files by path; None for a file that cannot be read. Missing files are left out."""
         texts: dict[str, str | None] = {}
-        for path, data in self._contents_of(paths).items():
-            texts[path] = None
-            with suppress(UnicodeDecodeError):
-                texts[path] = None if data is None or b"\0" in data else data.decode("utf-8")
-        return texts
-
-    def _contents_of(self, paths: Iterable[str]) -> dict[str, bytes | None]:
-        """Returns the bytes of these files by path; None for a file that cannot be read. Missing files are left out."""
-        found: dict[str, bytes | None] = {}
         for path in paths:
             try:
-                if (data := self.bytes_or_none(path)) is not None:
-                    found[path] = data
+                if (text := self.text_or_none(path)) is not None:
+                    texts[path] = text
             except ContextManagerError:
-                found[path] = None
-        return found
+                texts[path] = None
+        return texts
 
     def readable(self, path: str) -> str | None:
         """Returns the file's text, or None if it does not exist or is not text. `doctor` reports files that are not

@@ -133,7 +133,6 @@ def _by_salt(requests: Sequence[Forgotten]) -> tuple[Forgotten, ...]:
 PROSE = frozenset({"title", "text", "content", "summary", "shown"})
 """Columns with prose. The others have names; in names, the replacement of forgotten text has no brackets."""
 
-
 KEPT = frozenset({"session", "turn_id", "sha"})
 """Columns of ids, which are never changed: clients identify a conversation by them."""
 

@@ -21,7 +21,6 @@ FOLDER = ".local/logs/context"
 MOST_BYTES = 4_000_000
 """Bytes of a log above which it becomes `KIND.1.jsonl`."""
 
-
 FOLLOW_SECONDS = 0.3
 """Seconds between two checks of a followed log."""
 

@@ -206,9 +206,9 @@ class Trees(Protocol):
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         """Returns the paths whose bytes are stored already, under any name."""
 
-    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
+    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str]) -> str:
         """Stores these files durably under a number, and replaces the previous set. Returns the name of the tree.
-        `known` is the result of the method `known` for these files, if the caller has it."""
+        `known` is the result of the method `known` for these files."""
 
     def tree_of(self, number: str) -> str | None:
         """Returns the name of the tree under a number; None if there is none."""

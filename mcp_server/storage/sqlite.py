@@ -86,7 +86,6 @@ CREATE VIRTUAL TABLE temp.words_in USING fts5 (word, tokenize = 'porter unicode6
 CREATE VIRTUAL TABLE temp.stems_out USING fts5vocab (temp, words_in, instance);
 """
 
-
 MOST = 200_000
 """Most words that are cached per connection (about 20 MB). A workspace of 100,000 passages has fewer words."""
 

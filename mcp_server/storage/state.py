@@ -33,7 +33,6 @@ _PUT = (
     "ON CONFLICT ({ws_}namespace, key) DO UPDATE SET value = excluded.value"
 )
 
-
 PLACES = 100
 """Most values that one statement reads."""
 

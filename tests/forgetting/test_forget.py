@@ -16,7 +16,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
-from mcp_server.forgetting.forget import as_text, finish, forget, plan_forget, unfinished_sentences
+from mcp_server.forgetting.forget import as_text, finish, forget, plan_forget, question, unfinished_sentences
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
@@ -330,6 +330,14 @@ async def test_a_whole_conversation_is_forgotten_and_stays_so(memory: Memory, pl
     for words in ("let us talk", "by the way", "by-the-way", "remember-this", "remember this"):
         assert in_git(place, words) == holding(place, words) == named(place, words) == []
     assert "talk about" not in (await found(memory, "talk about the garden"))
+
+
+async def test_the_question_names_a_turn_also_if_the_id_of_its_conversation_has_the_sign_before_a_number(
+    memory: Memory,
+) -> None:
+    await observe(memory, NewTurn("user", "The boat lies in Senj", session="boats#2"), CALLER)
+    asked = await question(memory, ForgetTarget(turn="boats#2#1"))
+    assert "message 1 of 'The boat lies in Senj': 'The boat lies in Senj'" in asked
 
 
 async def test_what_is_said_later_in_a_forgotten_conversation_is_recorded(memory: Memory, clock: Clock) -> None:

@@ -31,7 +31,6 @@ from tests.text.secret_samples import BY_CONTEXT, BY_FORM
 
 pytestmark = [pytest.mark.anyio, pytest.mark.folder_only]
 
-
 LONG = (
     "We take the blue room for the workshop in May. It has a projector and room for twelve people. "
     "Sam Whitfield does the catering from Bristol, and he wants to be paid in advance, half of it in April."
@@ -216,11 +215,7 @@ def test_the_places_in_a_long_file_are_told_soon() -> None:
 
 
 RNG = random.Random(7)
-
-
 KEY = BY_FORM["notion"](RNG)
-
-
 COMMAND, PASSWORD = BY_CONTEXT["mysql-p"](RNG)
 
 

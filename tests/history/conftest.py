@@ -54,3 +54,13 @@ async def two(tmp_path: Path, met: Path, clock: Clock) -> AsyncIterator[tuple[Me
         git(tmp_path / name, "remote", "set-url", "origin", str(tmp_path / "hub.git"))
     async with copy(tmp_path / "one", clock) as one, copy(tmp_path / "other", clock) as other:
         yield one, other
+
+
+@pytest.fixture
+def one(two: tuple[Memory, Memory]) -> Memory:
+    return two[0]
+
+
+@pytest.fixture
+def other(two: tuple[Memory, Memory]) -> Memory:
+    return two[1]

@@ -21,24 +21,20 @@ from mcp_server.history.committing import commit_changes, commit_if_due, tag, ta
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
 from mcp_server.status.status import status
 from mcp_server.storage.files import BEGINNING
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import git, subjects, write
+from tests.history.two_copies import CORE, KEY, TESTS, learned
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
-TESTS = Caller(source="tests")
-
-
-CORE = "knowledge/memory/MEMORY.md"
-
-
-KEY = "ghp_" + "a1B2" * 9
-
-
+ANA = "knowledge/people/ana.md"
+TRANSCRIPT = "raw/conversations/2026/02/16/1845-a-b.md"
+SEALED = "---\nsession_id: a\nended: 2026-02-16T19:00:00Z\n---\n# T\n"
+OPEN = SEALED.replace("2026-02-16T19:00:00Z", "null")
+MARKED = "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> other\n"
 OFF = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__AUTO_COMMIT": "false"}
 
 
@@ -66,7 +62,7 @@ async def test_knowledge_is_committed_every_half_hour_and_not_before(
     memory: Memory, workspace: Path, clock: Clock
 ) -> None:
     assert await commit_if_due(memory) is None
-    write(workspace, "knowledge/people/ana.md", "# Ana\n")
+    write(workspace, ANA, "# Ana\n")
     clock.forward(minutes=29)
     assert await commit_if_due(memory) is None
 
@@ -101,9 +97,9 @@ async def test_a_secret_a_conflict_and_too_long_a_memory_are_left_out_and_named(
     memory: Memory, workspace: Path
 ) -> None:
     write(workspace, "knowledge/reference/keys.md", f"# Keys\n\nthe token is {KEY}\n")
-    write(workspace, "topics/x.md", "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> other\n")
+    write(workspace, "topics/x.md", MARKED)
     write(workspace, CORE, "# Core\n" + "- x\n" * 220)
-    write(workspace, "knowledge/people/ana.md", "# Ana\n")
+    write(workspace, ANA, "# Ana\n")
 
     swept = await commit_changes(memory)
 
@@ -129,30 +125,30 @@ async def test_a_secret_a_conflict_and_too_long_a_memory_are_left_out_and_named(
 async def test_a_secret_that_slips_in_while_the_message_is_worded_stays_out(workspace: Path, clock: Clock) -> None:
     class Slow(FakeLlm):
         async def complete(self, prompt: str, **given: object) -> str:
-            write(workspace, "knowledge/people/ana.md", f"# Ana\n\n{KEY}\n")
+            write(workspace, ANA, f"# Ana\n\n{KEY}\n")
             return "memory: about Ana"
 
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=Slow()) as memory:
-        write(workspace, "knowledge/people/ana.md", "# Ana\n\nlikes tea\n")
+        write(workspace, ANA, "# Ana\n\nlikes tea\n")
         swept = await commit_changes(memory)
 
     assert swept.commits == ()
-    assert "secret" in swept.left_out["knowledge/people/ana.md"]
+    assert "secret" in swept.left_out[ANA]
     assert KEY not in git(workspace, "log", "-p")
 
 
 async def test_staged_work_waits_for_its_owner(memory: Memory, workspace: Path) -> None:
-    write(workspace, "knowledge/people/ana.md", "# Ana\n")
-    git(workspace, "add", "knowledge/people/ana.md")
-    write(workspace, "knowledge/people/ana.md", "# Ana\n\nmore\n")
+    write(workspace, ANA, "# Ana\n")
+    git(workspace, "add", ANA)
+    write(workspace, ANA, "# Ana\n\nmore\n")
     write(workspace, "notes.txt", "mine\n")
     before = git(workspace, "status", "--porcelain", "--untracked-files=all")
 
     swept = await commit_changes(memory)
 
-    assert swept.waiting == ("knowledge/people/ana.md",)
+    assert swept.waiting == (ANA,)
     assert git(workspace, "status", "--porcelain", "--untracked-files=all") == before
-    assert (await status(memory, "git")).views["git"]["waiting_for_your_commit"] == ["knowledge/people/ana.md"]
+    assert (await status(memory, "git")).views["git"]["waiting_for_your_commit"] == [ANA]
 
 
 async def test_a_conversation_that_goes_on_is_not_committed_and_one_that_is_over_at_once(
@@ -225,20 +221,20 @@ async def test_an_llm_words_the_message_and_without_one_rules_do(workspace: Path
 
 
 async def test_a_repository_that_was_deleted_begins_anew(memory: Memory, workspace: Path) -> None:
-    write(workspace, "knowledge/people/ana.md", "# Ana\n")
+    write(workspace, ANA, "# Ana\n")
     shutil.rmtree(workspace / ".git")
 
     await remember(memory, NewFact("Ana moved"), TESTS)
     await end_session(memory, (await said(memory, "hello")).session)
     await commit_changes(memory)
 
-    assert "knowledge/people/ana.md" in git(workspace, "ls-files")
+    assert ANA in git(workspace, "ls-files")
     assert git(workspace, "status", "--porcelain") == ""
 
 
 async def test_with_auto_commit_off_nothing_is_committed(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, OFF) as memory:
-        write(workspace, "knowledge/people/ana.md", "# Ana\n")
+        write(workspace, ANA, "# Ana\n")
 
         assert (await commit_changes(memory)).note == "git.auto_commit is off"
         assert (await status(memory, "git")).problems == ()
@@ -269,22 +265,13 @@ async def test_the_setting_takes_our_hooks_away_and_brings_them_back(workspace: 
         assert hook.exists()
 
 
-ANA = "knowledge/people/ana.md"
-
-
-async def learned(memory: Memory, text: str) -> str:
-    write(memory.disk.root, ANA, f"# Ana\n\n- {text}\n")
-    (commit,) = (await commit_changes(memory)).commits
-    return commit
-
-
 async def test_every_day_and_week_that_is_over_has_a_tag_if_something_changed(memory: Memory, clock: Clock) -> None:
-    await learned(memory, "monday morning")  # 2026-02-16
+    await learned(memory, ANA, "monday morning")  # 2026-02-16
     clock.forward(hours=1)
-    monday = await learned(memory, "monday evening")
+    monday = await learned(memory, ANA, "monday evening")
     assert await tag_days(memory) == []
     clock.forward(days=6)
-    sunday = await learned(memory, "sunday")
+    sunday = await learned(memory, ANA, "sunday")
 
     assert await tag_days(memory) == ["memory/daily/2026-02-16"]
     assert await tag_days(memory) == []
@@ -302,7 +289,7 @@ async def test_days_that_were_missed_are_caught_up_and_lost_state_tags_nothing_t
     memory: Memory, clock: Clock
 ) -> None:
     for number in range(3):
-        await learned(memory, str(number))
+        await learned(memory, ANA, str(number))
         clock.forward(days=1)
     clock.forward(days=20)
 
@@ -316,7 +303,7 @@ async def test_days_that_were_missed_are_caught_up_and_lost_state_tags_nothing_t
 async def test_days_are_those_of_the_user(workspace: Path, clock: Clock) -> None:
     zone = {"CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "Pacific/Auckland"}
     async with open_memory(workspace, {**KEYWORDS_ONLY, **zone}, clock=clock) as memory:
-        await learned(memory, "x")  # 18:45 UTC is the next morning there
+        await learned(memory, ANA, "x")  # 18:45 UTC is the next morning there
         clock.forward(days=1)
         off = {"CONTEXT_MANAGER_GIT__AUTO_TAG_DAILY": "false"}
         async with open_memory(workspace, {**KEYWORDS_ONLY, **off}, clock=clock) as without:
@@ -347,16 +334,15 @@ async def test_a_milestone_holds_also_what_was_not_committed_yet(memory: Memory,
 
 
 async def test_a_secret_becomes_no_tag(memory: Memory) -> None:
-    await learned(memory, "something")
-    secret = f"ghp_{'a1B2c3D4' * 4}"
-    for name, note in ((secret, ""), ("release", f"with {secret}")):
+    await learned(memory, ANA, "something")
+    for name, note in ((KEY, ""), ("release", f"with {KEY}")):
         with pytest.raises(Refused, match="secret"):
             await tag(memory, "milestone", name, note)
     assert "ghp_" not in git(memory.disk.root, "for-each-ref", "--format=%(refname) %(contents)")
 
 
 async def test_commits_of_impossible_times_are_listed_and_named(memory: Memory) -> None:
-    await learned(memory, "something")
+    await learned(memory, ANA, "something")
     root = memory.disk.root
     tree = git(root, "rev-parse", "HEAD^{tree}")
     for number, at in enumerate(("999999999999999", "0")):
@@ -373,30 +359,15 @@ async def test_commits_of_impossible_times_are_listed_and_named(memory: Memory) 
     assert set(memory.git.past.commits([git(root, "rev-parse", "HEAD"), git(root, "rev-parse", "HEAD~1")]))
 
 
-MEMORY = "knowledge/memory/MEMORY.md"
-
-
-TRANSCRIPT = "raw/conversations/2026/02/16/1845-a-b.md"
-
-
-SEALED = "---\nsession_id: a\nended: 2026-02-16T19:00:00Z\n---\n# T\n"
-
-
-OPEN = SEALED.replace("2026-02-16T19:00:00Z", "null")
-
-
-MARKED = "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> other\n"
-
-
 def refused(path: str, after: str | None, before: str | None = None, **rules: bool) -> str:
     return refusal(path, after, before, **rules) or ""
 
 
 def test_core_memory_has_a_cap() -> None:
     texts = {lines: "- x\n" * lines for lines in (180, 181, 220, 221)}
-    assert [lines for lines, text in texts.items() if warning(MEMORY, text)] == [181, 220, 221]
-    assert [lines for lines, text in texts.items() if refused(MEMORY, text)] == [221]
-    assert refused(MEMORY, texts[221].removesuffix("\n")), "a last line without an end counts"
+    assert [lines for lines, text in texts.items() if warning(CORE, text)] == [181, 220, 221]
+    assert [lines for lines, text in texts.items() if refused(CORE, text)] == [221]
+    assert refused(CORE, texts[221].removesuffix("\n")), "a last line without an end counts"
     assert not refused("knowledge/people/a.md", texts[221])
 
 
@@ -407,10 +378,10 @@ def test_a_new_secret_stays_out_and_its_line_is_named() -> None:
 
 
 def test_an_unresolved_conflict_stays_out_but_a_conversation_may_quote_one() -> None:
-    assert "line 2 begins an unresolved conflict" in refused(MEMORY, MARKED)
+    assert "line 2 begins an unresolved conflict" in refused(CORE, MARKED)
     assert not refused(TRANSCRIPT, OPEN + MARKED)
-    assert not refused(MEMORY, "<<<<<<< HEAD\nno middle\n>>>>>>> x\n")
-    assert not refused(MEMORY, MARKED.replace("\n", "\n  "))
+    assert not refused(CORE, "<<<<<<< HEAD\nno middle\n>>>>>>> x\n")
+    assert not refused(CORE, MARKED.replace("\n", "\n  "))
 
 
 def test_a_conversation_that_is_over_changes_only_to_be_forgotten() -> None:
@@ -419,7 +390,7 @@ def test_a_conversation_that_is_over_changes_only_to_be_forgotten() -> None:
     assert not refused(TRANSCRIPT, SEALED + "x", SEALED, forgetting=True)
     assert not refused(TRANSCRIPT, SEALED, OPEN)
     assert not refused(TRANSCRIPT, SEALED, None)
-    assert not refused(MEMORY, None, "x")
+    assert not refused(CORE, None, "x")
 
 
 def test_only_a_transcript_with_an_end_is_sealed() -> None:
@@ -430,6 +401,6 @@ def test_only_a_transcript_with_an_end_is_sealed() -> None:
 
 
 def test_a_name_that_is_a_secret_is_not_committed() -> None:
-    path = f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"
+    path = f"knowledge/reference/{KEY}.md"
     assert "name" in (refusal(path, "x\n", None) or "")
     assert refusal(path, "y\n", "x\n") is None, "git has it already"

@@ -13,13 +13,11 @@ from mcp_server.history import explore
 from mcp_server.history.history import show
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, subjects, write
+from tests.history.two_copies import CORE, KEY, TESTS
 
 pytestmark = pytest.mark.anyio
-TESTS = Caller(source="tests")
-CORE = "knowledge/memory/MEMORY.md"
 
 
 async def begun(memory: Memory, name: str = "idea") -> Path:
@@ -105,7 +103,7 @@ async def test_what_cannot_be_done_is_refused_with_the_reason(memory: Memory, wo
             await explore.create(memory, name)
     with pytest.raises(NotFound, match="there are: idea"):
         await explore.merge(memory, "other")
-    write(place, "topics/x.md", "ghp_" + "a1B2" * 9)
+    write(place, "topics/x.md", KEY)
     with pytest.raises(Conflict, match="secret"):
         await explore.drop(memory, "idea")
     (place / "topics/x.md").unlink()
@@ -132,7 +130,7 @@ async def test_a_folder_that_somebody_deleted_does_not_lose_what_was_committed(m
 
 
 async def test_one_that_cannot_be_dropped_does_not_keep_the_others(memory: Memory, clock: Clock) -> None:
-    write(await begun(memory, "bad"), "topics/x.md", "ghp_" + "a1B2" * 9)
+    write(await begun(memory, "bad"), "topics/x.md", KEY)
     await begun(memory, "good")
     clock.forward(days=8)
 

@@ -28,8 +28,6 @@ from tests.gitting import attempt, git, subjects, write
 from tests.history.two_copies import TESTS
 
 pytestmark = pytest.mark.anyio
-
-
 ANA = "knowledge/people/ana.md"
 
 
@@ -286,44 +284,38 @@ def loose(root: Path, name: str) -> Path:
     return root / ".git" / "objects" / number[:2] / number[2:]
 
 
-def without(name: str) -> Callable[[Path], None]:
-    return lambda root: loose(root, name).unlink()
+def delete(root: Path, name: str) -> None:
+    loose(root, name).unlink()
 
 
-def emptied(name: str) -> Callable[[Path], None]:
+def empty(root: Path, name: str) -> None:
     """Empties an object's file, as a loss of power may."""
-
-    def damage(root: Path) -> None:
-        place = loose(root, name)
-        place.chmod(0o600)
-        place.write_bytes(b"")
-
-    return damage
+    place = loose(root, name)
+    place.chmod(0o600)
+    place.write_bytes(b"")
 
 
-def scribbled(name: str) -> Callable[[Path], None]:
-    def damage(root: Path) -> None:
-        place = root / ".git" / name
-        place.write_bytes(b"\0\x9c garbage \n")
-
-    return damage
+def scribble(root: Path, name: str) -> None:
+    (root / ".git" / name).write_bytes(b"\0\x9c garbage \n")
 
 
-DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no last commit": (without("HEAD"), "has lost its last commit"),
-    "an empty last commit": (emptied("HEAD"), "has lost its last commit"),
-    "no folder": (without("HEAD:knowledge/people"), "the last commit"),
-    "garbage HEAD": (scribbled("HEAD"), "HEAD is damaged"),
-    "no HEAD": (lambda root: (root / ".git/HEAD").unlink(), "HEAD is damaged"),
-    "a garbage branch": (scribbled("refs/heads/main"), "has lost its last commit"),
-    "no branch": (lambda root: (root / ".git/refs/heads/main").unlink(), "has lost its last commit"),
+def delete_file(root: Path, name: str) -> None:
+    (root / ".git" / name).unlink()
+
+
+DAMAGES: dict[str, tuple[Callable[[Path, str], None], str, str]] = {
+    "no last commit": (delete, "HEAD", "has lost its last commit"),
+    "an empty last commit": (empty, "HEAD", "has lost its last commit"),
+    "no folder": (delete, "HEAD:knowledge/people", "the last commit"),
+    "garbage HEAD": (scribble, "HEAD", "HEAD is damaged"),
+    "no HEAD": (delete_file, "HEAD", "HEAD is damaged"),
+    "a garbage branch": (scribble, "refs/heads/main", "has lost its last commit"),
+    "no branch": (delete_file, "refs/heads/main", "has lost its last commit"),
 }
-
-
 SEEN_BY_DOCTOR = {
-    "no file": (without(f"HEAD:{ANA}"), "lost 1 file version"),
-    "an empty file": (emptied(f"HEAD:{ANA}"), "damaged"),
-    "no older commit": (without("HEAD~1"), "lost 1 commit"),
+    "no file": (delete, f"HEAD:{ANA}", "lost 1 file version"),
+    "an empty file": (empty, f"HEAD:{ANA}", "damaged"),
+    "no older commit": (delete, "HEAD~1", "lost 1 commit"),
 }
 
 
@@ -362,8 +354,8 @@ async def git_check(memory: Memory) -> Check:
 async def test_a_damage_is_named_with_its_remedy_and_a_repair_keeps_every_file(
     memory: Memory, grown: Path, name: str
 ) -> None:
-    damage, words = (DAMAGES | SEEN_BY_DOCTOR)[name]
-    damage(grown)
+    damage, what, words = (DAMAGES | SEEN_BY_DOCTOR)[name]
+    damage(grown, what)
     check = await git_check(memory)
     assert not check.ok
     assert words in check.detail

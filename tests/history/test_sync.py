@@ -31,14 +31,12 @@ from mcp_server.status.status import status
 from mcp_server.text.markdown import marked_line
 from tests.conftest import Clock, copied
 from tests.gitting import attempt, git, write
-from tests.history.two_copies import CORE, TESTS, copy, edit, same
+from tests.history.two_copies import CORE, KEY, TESTS, copy, edit, same, synced
 from tests.preloaded import python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 JOURNAL = "knowledge/journal/2026-02-16.md"
-
-
 HEAD = "---\ntype: journal\ndate: 2026-02-16\nsessions: [{}]\n---\n\n## 2026-02-16\n\n### Ops\n{}"
 
 
@@ -83,9 +81,8 @@ async def test_both_append_to_a_journal_and_edit_the_same_fact_and_nothing_is_lo
 
 
 async def test_a_conversation_that_came_over_is_listed_counted_and_can_be_gone_on_with(
-    two: tuple[Memory, Memory],
+    one: Memory, other: Memory
 ) -> None:
-    one, other = two
     await observe(other, NewTurn("user", "Here already", "s2"), TESTS)  # its state is made, and knows nothing of s1
     await observe(one, NewTurn("user", "Ana moved to Basel", "s1"), TESTS)
     await end_session(one, "s1")
@@ -106,9 +103,8 @@ async def test_a_conversation_that_came_over_is_listed_counted_and_can_be_gone_o
 
 
 async def test_a_file_that_was_deleted_on_one_side_goes_unless_the_other_has_changed_it(
-    two: tuple[Memory, Memory],
+    one: Memory, other: Memory
 ) -> None:
-    one, other = two
     for name in ("a", "b"):
         write(one.disk.root, f"knowledge/people/{name}.md", f"# {name}\n")
     await sync(one)
@@ -117,11 +113,8 @@ async def test_a_file_that_was_deleted_on_one_side_goes_unless_the_other_has_cha
         (one.disk.root / f"knowledge/people/{name}.md").unlink()
     write(other.disk.root, "knowledge/people/b.md", "# b\n\n- new\n")
 
-    await sync(one)
-    await sync(other)
-    await sync(one)
+    await synced(one, other)
 
-    assert same(one, other)
     assert not one.files.exists("knowledge/people/a.md")
     assert "- new" in one.files.read_text("knowledge/people/b.md")
 
@@ -131,12 +124,9 @@ async def test_two_memories_that_began_apart_become_one(tmp_path: Path, hub: Pat
         for memory, place in ((one, "Bern"), (other, "Basel")):
             git(memory.disk.root, "remote", "add", "origin", str(hub))
             await remember(memory, NewFact(f"{memory.disk.root.name} knows {place}"), TESTS)
-        await sync(one)
-        done = await sync(other)
-        await sync(one)
+        done = await synced(one, other)
 
         assert done.contested == ()
-        assert same(one, other)
         assert "one knows Bern" in one.files.read_text(CORE)
         assert "other knows Basel" in one.files.read_text(CORE)
         assert one.files.read_text(CORE).count("# Core Memory") == 1, "what both files hold is there once"
@@ -155,9 +145,8 @@ async def test_a_clone_of_a_hub_whose_head_names_another_branch_goes_with_the_on
 
 
 async def test_staged_work_on_a_file_that_comes_in_stops_the_sync_before_it_changes_anything(
-    two: tuple[Memory, Memory],
+    one: Memory, other: Memory
 ) -> None:
-    one, other = two
     edit(one, CORE, "Zurich", "Bern")
     await sync(one)
     edit(other, CORE, "Zurich", "Basel")
@@ -176,25 +165,22 @@ async def test_staged_work_on_a_file_that_comes_in_stops_the_sync_before_it_chan
 
 
 async def test_what_may_not_be_committed_is_merged_with_what_comes_and_not_overwritten(
-    two: tuple[Memory, Memory],
+    one: Memory, other: Memory
 ) -> None:
-    one, other = two
-    key = "ghp_" + "a1B2" * 9
     edit(one, CORE, "## Facts", "- 2026-02-16: from one\n\n## Facts")
     await sync(one)
-    edit(other, CORE, "## Key Decisions", f"## Key Decisions\n\n- {key}")
+    edit(other, CORE, "## Key Decisions", f"## Key Decisions\n\n- {KEY}")
 
     done = await sync(other)
 
     text = other.files.read_text(CORE)
     assert "- 2026-02-16: from one" in text
-    assert key in text
+    assert KEY in text
     assert "secret" in done.left_out[0]
-    assert key not in git(other.disk.root, "log", "--all", "-p")
+    assert KEY not in git(other.disk.root, "log", "--all", "-p")
 
 
-async def test_what_was_forgotten_here_does_not_come_back_from_there(two: tuple[Memory, Memory]) -> None:
-    one, other = two
+async def test_what_was_forgotten_here_does_not_come_back_from_there(one: Memory, other: Memory) -> None:
     await forget(one, ForgetTarget(text="Ana lives in Zurich"))
     await sync(one)
     write(other.disk.root, "knowledge/people/ana.md", "# Ana\n\n- Ana lives in Zurich\n- likes tea\n")
@@ -210,9 +196,8 @@ async def test_what_was_forgotten_here_does_not_come_back_from_there(two: tuple[
 
 
 async def test_markers_that_a_merge_by_hand_left_are_neither_compiled_nor_found_nor_committed(
-    two: tuple[Memory, Memory],
+    one: Memory, other: Memory
 ) -> None:
-    one, other = two
     edit(one, CORE, "Zurich", "Bern")
     await sync(one)
     edit(other, CORE, "Zurich", "Basel")
@@ -253,9 +238,8 @@ async def test_without_a_remote_or_a_network_it_says_what_to_do(memory: Memory, 
 
 
 async def test_auto_push_goes_to_the_named_remote_and_never_by_force(
-    two: tuple[Memory, Memory], hub: Path, clock: Clock
+    one: Memory, other: Memory, hub: Path, clock: Clock
 ) -> None:
-    one, other = two
     knobs = {"CONTEXT_MANAGER_GIT__AUTO_PUSH": "true"}
     async with copy(one.disk.root, clock, **knobs) as unnamed:
         assert "names no remote" in await push_if_wanted(unnamed)
@@ -275,8 +259,7 @@ async def test_auto_push_goes_to_the_named_remote_and_never_by_force(
     assert await push_if_wanted(one) == ""
 
 
-async def test_a_sparse_checkout_stays_sparse(two: tuple[Memory, Memory]) -> None:
-    one, other = two
+async def test_a_sparse_checkout_stays_sparse(one: Memory, other: Memory) -> None:
     write(one.disk.root, "knowledge/reference/big/a.md", "# A\n")
     await sync(one)
     await sync(other)
@@ -295,8 +278,7 @@ async def test_a_sparse_checkout_stays_sparse(two: tuple[Memory, Memory]) -> Non
     assert same(one, other)
 
 
-async def test_files_with_unusual_names_and_bytes_come_over(two: tuple[Memory, Memory]) -> None:
-    one, other = two
+async def test_files_with_unusual_names_and_bytes_come_over(one: Memory, other: Memory) -> None:
     write(one.disk.root, "knowledge/people/č ž 'x'.md", "# Č\n")
     (one.disk.root / "attachments").mkdir()
     (one.disk.root / "attachments/a.png").write_bytes(b"\x89PNG\0one")
@@ -349,11 +331,8 @@ async def test_every_turn_of_both_machines_in_one_minute_is_shown_in_order_of_ti
     for memory in begun:
         await end_session(memory, "s1")
 
-    await sync(one)
-    await sync(other)
-    await sync(one)
+    await synced(one, other)
 
-    assert same(one, other)
     for memory in begun:
         shown = await said(memory)
         assert [text for text, _ in shown] == [
@@ -395,10 +374,7 @@ async def test_an_open_conversation_goes_on_after_a_sync(begun: tuple[Memory, Me
 
 
 async def test_the_command_marks_the_turns_of_the_other_machine(
-    begun: tuple[Memory, Memory],
-    clock: Clock,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    begun: tuple[Memory, Memory], clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
     one, _ = begun
@@ -424,31 +400,24 @@ async def test_the_command_marks_the_turns_of_the_other_machine(
     assert sum(turn["beside"] is not None for turn in turns) == 1
 
 
-NEWEST = "---\ntype: journal\ndate: 2026-01-02\nsessions: [{}]\n---\n\n## 2026-01-02\n\n### Ops\n{}"
-
-
-async def test_what_one_has_moved_and_the_other_changed_is_changed_where_it_is_now(two: tuple[Memory, Memory]) -> None:
-    one, other = two
+async def test_what_one_has_moved_and_the_other_changed_is_changed_where_it_is_now(one: Memory, other: Memory) -> None:
     old, new = "knowledge/journal/2026-01-02.md", "archive/journal/2026-01-02.md"
-    write(one.disk.root, old, NEWEST.format("s1", "".join(f"- line {number}\n" for number in range(20))))
+    text = HEAD.format("s1", "".join(f"- line {number}\n" for number in range(20)))
+    write(one.disk.root, old, text.replace("2026-02-16", "2026-01-02"))
     await sync(one)
     await sync(other)
     (one.disk.root / new).parent.mkdir(parents=True, exist_ok=True)
     (one.disk.root / old).rename(one.disk.root / new)
     edit(other, old, "- line 7\n", "- line 7\n- from the other\n")
 
-    await sync(one)
-    done = await sync(other)
-    await sync(one)
+    done = await synced(one, other)
 
-    assert same(one, other)
     assert done.contested == ()
     assert not other.files.exists(old)
     assert "- line 7\n- from the other\n" in one.files.read_text(new)
 
 
-async def test_a_file_that_was_moved_to_where_the_other_made_one_loses_neither(two: tuple[Memory, Memory]) -> None:
-    one, other = two
+async def test_a_file_that_was_moved_to_where_the_other_made_one_loses_neither(one: Memory, other: Memory) -> None:
     write(one.disk.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n")
     await sync(one)
     await sync(other)
@@ -457,18 +426,14 @@ async def test_a_file_that_was_moved_to_where_the_other_made_one_loses_neither(t
     write(other.disk.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n- bakes\n")
     write(other.disk.root, "knowledge/people/ana-kovac.md", "# Ana Kovač\n\n- lives in Split\n")
 
-    await sync(one)
-    await sync(other)
-    await sync(one)
+    await synced(one, other)
 
-    assert same(one, other)
     texts = [path.read_text() for path in (one.disk.root / "knowledge/people").glob("ana*.md")]
     assert all(any(line in text for text in texts) for line in ("- likes tea", "- bakes", "- lives in Split"))
 
 
 @pytest.mark.parametrize("autocrlf", ["true", "false"])
-async def test_a_machine_with_other_line_ends_changes_no_line(two: tuple[Memory, Memory], autocrlf: str) -> None:
-    one, other = two
+async def test_a_machine_with_other_line_ends_changes_no_line(one: Memory, other: Memory, autocrlf: str) -> None:
     path, plain = "knowledge/people/ana.md", "knowledge/reference/list.txt"
     git(other.disk.root, "config", "core.autocrlf", autocrlf)
     git(other.disk.root, "config", "core.safecrlf", "true")
@@ -496,9 +461,8 @@ async def test_a_machine_with_other_line_ends_changes_no_line(two: tuple[Memory,
 
 
 async def test_a_shallow_copy_syncs_both_ways_and_says_that_history_begins_late(
-    two: tuple[Memory, Memory], tmp_path: Path, hub: Path, clock: Clock
+    one: Memory, tmp_path: Path, hub: Path, clock: Clock
 ) -> None:
-    one, _ = two
     for number in range(3):
         write(one.disk.root, "knowledge/people/ana.md", f"# Ana\n\n- fact {number}\n")
         await sync(one)
@@ -546,9 +510,8 @@ calls with this argument."""
 
 
 async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finishes(
-    two: tuple[Memory, Memory], hub: Path, tmp_path: Path, clock: Clock
+    one: Memory, other: Memory, hub: Path, tmp_path: Path, clock: Clock
 ) -> None:
-    one, other = two
     edit(one, CORE, "## Facts\n", "## Facts\n\n- from one\n")
     write(one.disk.root, PERSON, "# One\n")
     write(one.disk.root, WAITING, "# One\n")

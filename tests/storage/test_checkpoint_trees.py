@@ -120,12 +120,17 @@ def test_what_is_to_be_forgotten_leaves_a_tree_that_is_kept(trees: CheckpointTre
     assert left["topics/harbour.md"] == b""
 
 
-def test_git_sees_neither_index_nor_branch_change(tmp_path: Path) -> None:
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace with one file, without a repository."""
     root = tmp_path / "memory"
-    root.mkdir()
-    (root / "knowledge").mkdir()
-    Git(root).init()
+    (root / "knowledge").mkdir(parents=True)
     (root / "knowledge/a.md").write_text("one")
+    return root
+
+
+def test_git_sees_neither_index_nor_branch_change(root: Path) -> None:
+    Git(root).init()
     git(root, "add", "knowledge/a.md")
     (root / "knowledge/a.md").write_text("two")
     before = git(root, "status", "--porcelain=v2", "--branch")
@@ -138,10 +143,7 @@ def test_git_sees_neither_index_nor_branch_change(tmp_path: Path) -> None:
     assert git(root, "fsck", "--strict").strip() == ""
 
 
-def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(tmp_path: Path) -> None:
-    root = tmp_path / "memory"
-    (root / "knowledge").mkdir(parents=True)
-    (root / "knowledge/a.md").write_text("one")
+def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(root: Path) -> None:
     (root / ".git").mkdir()  # no repository at all
     trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
     taken = trees.take("ckp_1", trees.contents())
@@ -149,10 +151,7 @@ def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(tmp_path: Path) 
     assert trees.read(taken[0]) == {"knowledge/a.md": b"one"}
 
 
-def test_a_file_that_git_has_lost_is_named_and_never_read_as_empty(tmp_path: Path) -> None:
-    root = tmp_path / "memory"
-    (root / "knowledge").mkdir(parents=True)
-    (root / "knowledge/a.md").write_text("one")
+def test_a_file_that_git_has_lost_is_named_and_never_read_as_empty(root: Path) -> None:
     Git(root).init()
     trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
     tree, _ = trees.take("ckp_1", trees.contents())

@@ -15,8 +15,6 @@ from mcp_server.storage.live_sets import ColdStorage
 from mcp_server.storage.local.files import WorkspaceFiles
 
 RECORDED = datetime(2026, 2, 2, 22, 55, tzinfo=UTC)
-
-
 RECORD = ColdRecord(
     chunk_id="c1",
     session_id="xyz 789/ž",
@@ -30,9 +28,15 @@ RECORD = ColdRecord(
 )
 
 
-def test_a_record_is_found_by_its_chunk_and_by_its_session(files: WorkspaceFiles) -> None:
+@pytest.fixture
+def cold(files: WorkspaceFiles) -> ColdStorage:
+    """Cold storage with one record."""
     cold = ColdStorage(files)
     cold.put_all([RECORD])
+    return cold
+
+
+def test_a_record_is_found_by_its_chunk_and_by_its_session(cold: ColdStorage) -> None:
     cold.put_all([replace(RECORD, chunk_id="c0", turn=7)])
     cold.put_all([replace(RECORD, chunk_id="c9", session_id="else")])
     assert cold.find("c1") == RECORD
@@ -40,9 +44,7 @@ def test_a_record_is_found_by_its_chunk_and_by_its_session(files: WorkspaceFiles
     assert len(list(cold.all())) == 3
 
 
-def test_the_same_chunk_again_replaces_its_record(files: WorkspaceFiles) -> None:
-    cold = ColdStorage(files)
-    cold.put_all([RECORD])
+def test_the_same_chunk_again_replaces_its_record(cold: ColdStorage) -> None:
     cold.put_all([replace(RECORD, drop_reason="asked")])
     assert [record.drop_reason for record in cold.of(RECORD.session_id)] == ["asked"]
     cold.remove_all([RECORD])
@@ -51,9 +53,7 @@ def test_the_same_chunk_again_replaces_its_record(files: WorkspaceFiles) -> None
         cold.find("c1")
 
 
-def test_files_that_hold_no_record_are_skipped(files: WorkspaceFiles) -> None:
-    cold = ColdStorage(files)
-    cold.put_all([RECORD])
+def test_files_that_hold_no_record_are_skipped(files: WorkspaceFiles, cold: ColdStorage) -> None:
     files.write_atomic(".local/cold-storage/x/broken.jsonl", "{not json\n")
     files.write_atomic(".local/cold-storage/x/list.jsonl", "[1]\n")
     assert list(cold.all()) == [RECORD]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,23 +20,12 @@ from mcp_server.search.query import parse_query
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Change, Filters, LiveSetCounts, Reading, SessionRow
 from tests.searching import candidates_of, values_of
-from tests.storage.engines import Opened, Ports, local, postgres
+from tests.storage.engines import Opened, Ports
 from tests.storage.fingerprint import assert_as_rebuilt
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
 ROW = SessionRow("s", "raw/s.md", "open", "name:atlas", None, "replace", "Title", AT, AT, 2, None, 512)
-
-
-@pytest.fixture(params=["local", "postgres"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
-    return local(tmp_path / "memory") if request.param == "local" else postgres()
-
-
-@pytest.fixture
-async def ports(opened: Opened) -> AsyncIterator[Ports]:
-    async with opened() as ports:
-        yield ports
 
 
 # ---------------------------------------------------------------- files

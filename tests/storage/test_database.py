@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import threading
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +42,20 @@ def make(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO counter VALUES (0)")
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.db"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[Database]:
+    """A database with a counter, which is closed at the end."""
+    database = await Database.open(path)
+    await database.write(make)
+    yield database
+    await database.close()
+
+
 def count(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT n FROM counter").fetchone()[0])
 
@@ -51,10 +66,10 @@ def add_one(connection: sqlite3.Connection) -> None:
 
 @pytest.mark.parametrize("used", [driver(), PLAIN], ids=["best driver", "the interpreter's"])
 async def test_tasks_that_share_a_connection_never_mix_their_writes(
-    tmp_path: Path, used: Driver, monkeypatch: pytest.MonkeyPatch
+    path: Path, used: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "driver", lambda: used)
-    database = await Database.open(tmp_path / "x.db")
+    database = await Database.open(path)
     await database.write(make)
 
     def add_and_fail(connection: sqlite3.Connection) -> None:
@@ -80,24 +95,20 @@ def run_writers(path: Path) -> None:
     assert [process.wait() for process in started] == [0, 0, 0]
 
 
-async def test_processes_write_one_after_the_other(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    database = await Database.open(path)
-    await database.write(make)
+async def test_processes_write_one_after_the_other(database: Database, path: Path) -> None:
     before = await database.data_version()
 
     await anyio.to_thread.run_sync(run_writers, path)
 
     assert await database.read(count) == 60
     assert await database.data_version() != before
-    await database.close()
 
 
-async def test_opening_at_the_same_time_works(tmp_path: Path) -> None:
+async def test_opening_at_the_same_time_works(path: Path) -> None:
     opened: list[Database] = []
 
     async def open_one() -> None:
-        opened.append(await Database.open(tmp_path / "x.db"))
+        opened.append(await Database.open(path))
 
     async with anyio.create_task_group() as group:
         for _ in range(12):
@@ -108,30 +119,22 @@ async def test_opening_at_the_same_time_works(tmp_path: Path) -> None:
         await database.close()
 
 
-async def test_a_cancelled_caller_leaves_no_half_write(tmp_path: Path) -> None:
-    database = await Database.open(tmp_path / "x.db")
-    await database.write(make)
-
+async def test_a_cancelled_caller_leaves_no_half_write(database: Database) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         await database.write(add_one)
 
     assert await database.read(count) in (0, 1)
     await database.write(add_one)
-    await database.close()
 
 
-async def test_a_read_cannot_write(tmp_path: Path) -> None:
-    database = await Database.open(tmp_path / "x.db")
-    await database.write(make)
-
+async def test_a_read_cannot_write(database: Database) -> None:
     await database.read(add_one)
 
     assert await database.read(count) == 0
-    await database.close()
 
 
-async def test_garbage_is_told_apart_from_a_busy_file(tmp_path: Path) -> None:
+async def test_garbage_is_told_apart_from_a_busy_file(database: Database, path: Path, tmp_path: Path) -> None:
     (tmp_path / "garbage.db").write_bytes(b"garbage " * 1000)
     threads = set(threading.enumerate())
     with pytest.raises(DatabaseBroken, match="damaged"):
@@ -140,22 +143,16 @@ async def test_garbage_is_told_apart_from_a_busy_file(tmp_path: Path) -> None:
         await Database.open(tmp_path / "no" / "folder.db")
     assert set(threading.enumerate()) <= threads  # one would say its last word to an event loop that is closed by then
 
-    holder = await Database.open(tmp_path / "x.db")
-    waiting = await Database.open(tmp_path / "x.db", busy_seconds=0.0)
-    await holder.write(make)
-    await holder.outside(lambda connection: connection.execute("BEGIN IMMEDIATE"))
+    waiting = await Database.open(path, busy_seconds=0.0)
+    await database.outside(lambda connection: connection.execute("BEGIN IMMEDIATE"))
     with pytest.raises(Unavailable, match="busy"):
         await waiting.write(add_one)
-    await holder.outside(lambda connection: connection.execute("ROLLBACK"))
+    await database.outside(lambda connection: connection.execute("ROLLBACK"))
     await waiting.write(add_one)
-    await holder.close()
     await waiting.close()
 
 
-async def test_a_file_that_becomes_garbage_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    database = await Database.open(path)
-    await database.write(make)
+async def test_a_file_that_becomes_garbage_says_so(database: Database, path: Path) -> None:
     await database.outside(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
     await database.close()
     path.write_bytes(path.read_bytes()[:4096] + b"\x07" * 4096)
@@ -171,8 +168,7 @@ async def test_a_file_that_becomes_garbage_says_so(tmp_path: Path) -> None:
         await use()
 
 
-async def test_a_closed_database_and_a_wrong_statement(tmp_path: Path) -> None:
-    database = await Database.open(tmp_path / "x.db")
+async def test_a_closed_database_and_a_wrong_statement(database: Database) -> None:
     with pytest.raises(driver().error):
         await database.write(lambda connection: connection.execute("no SQL"))
     await database.close()
@@ -184,8 +180,7 @@ def modes(folder: Path) -> set[int]:
     return {name.stat().st_mode & 0o777 for name in folder.iterdir()}
 
 
-async def test_the_file_is_for_the_user_alone(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
+async def test_the_file_is_for_the_user_alone(path: Path, tmp_path: Path) -> None:
     database = await Database.open(path, durable=False)
     await database.write(make)
     assert modes(tmp_path) == {0o600}
@@ -196,9 +191,9 @@ def test_the_driver_in_use_loads_extensions_here() -> None:
     assert driver().loads_extensions
 
 
-async def test_a_write_that_does_not_wait_is_whole_and_the_next_one_waits_again(tmp_path: Path) -> None:
-    database = await Database.open(tmp_path / "x.db")
-    other = await Database.open(tmp_path / "x.db")
+async def test_a_write_that_does_not_wait_is_whole_and_the_next_one_waits_again(path: Path) -> None:
+    database = await Database.open(path)
+    other = await Database.open(path)
 
     def fails(connection: sqlite3.Connection) -> None:
         add_one(connection)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,23 +15,24 @@ from mcp_server.storage.local.git import commits
 from mcp_server.storage.local.git.git import Git
 from tests.gitting import git as run
 from tests.gitting import write
-from tests.preloaded import python
+from tests.killing import killed_at_each_step
 
-
-@pytest.fixture(autouse=True)
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine on which git knows no identity and no settings."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for name in [name for name in os.environ if name.startswith(("GIT_AUTHOR", "GIT_COMMITTER", "EMAIL"))]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "memory").mkdir()
     return tmp_path / "memory"
+
+
+@pytest.fixture
+def git(root: Path) -> Git:
+    """A repository with one commit, of `a.md`."""
+    git = Git(root)
+    write(root, "a.md", "one\n")
+    git.commit_files(["a.md"], "memory: a")
+    return git
 
 
 def test_the_first_commit_makes_the_repository_and_has_an_author_of_ours(root: Path) -> None:
@@ -115,9 +115,8 @@ def test_a_file_is_read_as_it_was(root: Path) -> None:
             git.show(path, "HEAD")
 
 
+@pytest.mark.usefixtures("git")
 def test_another_commit_in_between_is_not_lost(root: Path) -> None:
-    write(root, "a.md", "one\n")
-    Git(root).commit_files(["a.md"], "memory: a")
     write(root, "theirs.md", "theirs\n")
     done: list[str] = []
 
@@ -128,20 +127,18 @@ def test_another_commit_in_between_is_not_lost(root: Path) -> None:
             run(root, "commit", "--quiet", "-m", "theirs")
         return datetime.now(UTC)
 
-    git = Git(root, meanwhile)
     write(root, "a.md", "two\n")
-    git.commit_files(["a.md"], "memory: ours")
+    Git(root, meanwhile).commit_files(["a.md"], "memory: ours")
 
     assert run(root, "log", "--format=%s").split("\n") == ["memory: ours", "theirs", "memory: a"]
     assert run(root, "ls-tree", "--name-only", "HEAD").split() == ["a.md", "theirs.md"]
     assert run(root, "status", "--porcelain") == ""
 
 
-def test_an_index_that_somebody_holds_is_brought_up_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_somebody_holds_is_brought_up_later(
+    git: Git, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(commits, "_TRIES", 2)
-    git = Git(root)
-    write(root, "a.md", "one\n")
-    git.commit_files(["a.md"], "memory: a")
     (root / ".git" / "index.lock").touch()
     write(root, "a.md", "two\n")
 
@@ -154,11 +151,10 @@ def test_an_index_that_somebody_holds_is_brought_up_later(root: Path, monkeypatc
     assert run(root, "status", "--porcelain") == ""
 
 
-def test_locks_of_a_killed_git_are_removed_when_they_are_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_of_a_killed_git_are_removed_when_they_are_old(
+    git: Git, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(commits, "_TRIES", 2)
-    git = Git(root)
-    write(root, "a.md", "one\n")
-    git.commit_files(["a.md"], "memory: a")
     lock = root / ".git" / "refs" / "heads" / "main.lock"
     lock.touch()
     write(root, "a.md", "two\n")
@@ -183,21 +179,11 @@ print(git.commit_files(["a.md"], "memory: killed").commit, flush=True)
 """
 
 
-def test_a_kill_before_any_write_of_a_commit_is_mended_by_the_next(root: Path) -> None:
-    git = Git(root)
-    write(root, "a.md", "0\n")
-    git.commit_files(["a.md"], "memory: a")
-    for step in range(1, 40):
-        write(root, "a.md", f"{step}\n")
-        done = subprocess.run(python("-c", KILLED, str(root), str(step)), capture_output=True, text=True, check=False)
+def test_a_kill_before_any_write_of_a_commit_is_mended_by_the_next(git: Git, root: Path) -> None:
+    for _ in killed_at_each_step(KILLED, str(root), before=lambda step: write(root, "a.md", f"{step}\n")):
         git.commit_files(["a.md"], "memory: after")
-        assert run(root, "show", "HEAD:a.md") == f"{step}"
+        assert run(root, "show", "HEAD:a.md") == (root / "a.md").read_text().strip()
         assert run(root, "status", "--porcelain") == ""
-        if done.returncode == 0:
-            break
-        assert done.returncode == -9, done.stderr
-    else:
-        raise AssertionError("never finished")
 
 
 def test_many_files_are_one_commit(root: Path) -> None:

@@ -22,17 +22,11 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY
-from tests.postgres import server
 from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller(source="library", client="test", explicit_sessions=True)
 PEOPLE = "knowledge/people/people.md"
-
-
-@pytest.fixture
-def address() -> str:
-    return server().new_database()
 
 
 @pytest.fixture
@@ -85,6 +79,25 @@ async def test_versions_become_commits_once_and_are_mirrored(memory: Memory, tmp
     assert git(folder, "fsck", "--strict") == ""
 
 
+KILLED = """
+import os, sys
+import anyio
+from mcp_server.app import open_memory
+from mcp_server.history.committing import export_history
+from mcp_server.storage.postgres import whole
+from tests.killing import die_at
+address, name, *argument = sys.argv[1:]
+
+async def main():
+    async with open_memory(address, os.environ) as memory:
+        die_at(1, (whole, name), having=argument)
+        await export_history(memory)
+
+anyio.run(main)
+"""
+"""It kills itself amid the commits, before they are noted, or at the push."""
+
+
 async def test_a_killed_export_is_repeated_without_doubling(
     memory: Memory, address: str, settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -92,21 +105,17 @@ async def test_a_killed_export_is_repeated_without_doubling(
     for number in range(5):
         await write(memory, f"# People\n\n{number}\n")
     await export_history(memory)
-    for moment in ("commits", "note", "push"):
-        await write(memory, f"# People\n\n{moment}\n")
-        code = f"import tests.storage.killed_export as it; it.main({address!r}, {moment!r})"
-        await anyio.to_thread.run_sync(run_until_killed, code, settings)
+    for call in (("_commit",), ("put_entries",), ("git", "push")):
+        await write(memory, f"# People\n\n{call[0]}\n")
+        program = python("-c", KILLED, address, *call)
+        killed = await anyio.run_process(program, env={**os.environ, **settings}, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute("DELETE FROM context_manager.lease")  # it would end after 20 seconds
     await export_history(memory)
     said = git(folder, "log", "--format=%h", "--", PEOPLE).splitlines()
     assert len(said) == 8
     assert git(tmp_path / "mirror-main.git", "rev-parse", "main") == git(folder, "rev-parse", "main")
-
-
-def run_until_killed(code: str, settings: dict[str, str]) -> None:
-    done = subprocess.run(python("-c", code), env={**os.environ, **settings}, check=False, timeout=120)
-    assert done.returncode == -signal.SIGKILL
 
 
 async def test_a_forgotten_text_is_in_no_commit_after_the_next_export(memory: Memory, tmp_path: Path) -> None:

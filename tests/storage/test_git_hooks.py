@@ -23,17 +23,6 @@ RECORDER = "#!/bin/sh\necho \"$0 $@\" >> '{}'\nexit {}\n"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user whose git knows no settings."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    return home
-
-
-@pytest.fixture
 def root(tmp_path: Path, home: Path) -> Path:
     root = tmp_path / "my memory"
     root.mkdir()
@@ -183,10 +172,8 @@ def test_hooks_that_were_there_run_too_and_come_back(tmp_path: Path, home: Path)
     write(root, CORE, "# Core\n")
 
     assert commit(root) == ""
-    assert [Path(line.split(" ")[0]).name for line in log.read_text().split("\n") if line] == [
-        "pre-commit.chained",
-        "post-commit.chained",
-    ]
+    names = [Path(line.split(" ")[0]).name for line in log.read_text().splitlines()]
+    assert names == ["pre-commit.chained", "post-commit.chained"]
     hook(root / ".git/hooks", "pre-commit.chained", log, 1)
     write(root, CORE, "# Core\n\n- more\n")
     assert commit(root).startswith("refused")
@@ -218,21 +205,14 @@ def test_a_hooks_folder_of_the_users_goes_on_working_and_is_not_written_to(
     assert commit(root) == ""
     git(root, "checkout", "--quiet", "-b", "other")
 
-    assert [Path(line.split(" ")[-1 if "commit-msg" not in line else 0]).name for line in log.read_text().split("\n")]
-    ran = [line for line in log.read_text().split("\n") if line]
-    assert [Path(line.split("hooks/")[1].split(" ")[0]).name for line in ran] == [
-        "pre-commit",
-        "commit-msg",
-        "post-checkout",
-    ]
+    names = [line.split("hooks/")[1].split(" ")[0] for line in log.read_text().splitlines()]
+    assert names == ["pre-commit", "commit-msg", "post-checkout"]
     assert sorted(place.name for place in theirs.iterdir()) == ["commit-msg", "post-checkout", "pre-commit"]
     repository.hooks.remove()
     assert git(root, "config", "core.hooksPath") == str(theirs)
     assert not (root / ".git/context-manager-hooks").exists()
     repository.hooks.ensure()
-    git(root, "config", "--local", "--unset-all", "contextmanager.hooksPath") if scope == "--local" else git(
-        root, "config", "--global", "--unset", "core.hooksPath"
-    )
+    git(root, "config", scope, "--unset", "contextmanager.hooksPath" if scope == "--local" else "core.hooksPath")
     repository.hooks.ensure()  # the user has given it up
     assert repository.hooks.state() == "in .git/hooks"
     assert subjects(root) == ["by hand"]

@@ -21,8 +21,6 @@ from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
 pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
-
-
 REST = "Design a REST API endpoint for user authentication"
 
 
@@ -94,8 +92,6 @@ def test_while_it_is_wrong_the_one_that_ships_serves(tmp_path: Path, shipped: Le
 
 
 counter = TokenCounter()
-
-
 TEXTS = st.text(st.characters(), max_size=60) | st.lists(
     st.sampled_from(["word ", " ", "\n", "č", "😀", "👩‍👩‍👧", "<|endoftext|>", "don't", "12345", "\ud800", "\t"]),
     max_size=30,

@@ -16,6 +16,7 @@ from mcp_server.errors import Conflict, Unavailable
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.locks import Locks
+from tests.killing import killed_at_each_step
 from tests.preloaded import python
 
 COUNTER = """
@@ -36,7 +37,6 @@ async def main():
         group.start_soon(add)
 anyio.run(main)
 """
-
 
 HOLDER = """
 import os, sys
@@ -134,25 +134,15 @@ def test_a_disk_that_refuses_is_explained_and_leaves_all_as_it_was(
 
 
 KILLED = """
-import os, sys, signal
+import os, sys
 from pathlib import Path
-from mcp_server.storage.local import files as module
-workspace = module.WorkspaceFiles(Path(sys.argv[1]))
-at = int(sys.argv[2])
-steps = 0
-def counted(real):
-    def step(*arguments, **options):
-        global steps
-        steps += 1
-        if steps == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-    return step
-for name in ("open", "write", "fsync", "close", "link", "fchmod"):
-    setattr(os, name, counted(getattr(os, name)))
-Path.replace = counted(Path.replace)
-Path.unlink = counted(Path.unlink)
-workspace.write_atomic(sys.argv[3], "new" * 10)
+from mcp_server.storage.local.files import WorkspaceFiles
+from tests.killing import die_at
+root, path, step = sys.argv[1:]
+files = WorkspaceFiles(Path(root))
+calls = [(os, name) for name in ("open", "write", "fsync", "close", "link", "fchmod")]
+die_at(int(step), *calls, (Path, "replace"), (Path, "unlink"))
+files.write_atomic(path, "new" * 10)
 print("acknowledged", flush=True)
 """
 
@@ -161,23 +151,16 @@ print("acknowledged", flush=True)
 def test_a_kill_at_any_step_of_a_write_leaves_the_old_file_or_the_new_one(
     files: WorkspaceFiles, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for step in range(1, 40):
+    def as_before(step: int) -> None:
+        (files.root / path).unlink(missing_ok=True)
         files.write_atomic("old.md", "old")
-        (files.root / path).unlink(missing_ok=True) if path != "old.md" else None
-        done = subprocess.run(
-            python("-c", KILLED, str(files.root), str(step), path),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        found = files.read_text(path) if files.exists(path) else None
+
+    for done in killed_at_each_step(KILLED, str(files.root), path, before=as_before):
+        found = files.text_or_none(path)
         if "acknowledged" in done.stdout:
             assert found == "new" * 10
-            break
-        assert done.returncode == -9, done.stderr
-        assert found in ("old" if path == "old.md" else None, "new" * 10)
-    else:
-        raise AssertionError("never finished")
+        else:
+            assert found in ("old" if path == "old.md" else None, "new" * 10)
     monkeypatch.setattr(durable, "NEW_SECONDS", 0)
     files.remove_leftovers()
     assert not [name for _, _, names in os.walk(files.root) for name in names if name.endswith(".tmp")]

@@ -15,14 +15,8 @@ from mcp_server.app import open_members
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.storage.members import AuditEntry, Members
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA
-from tests.postgres import server
 
 LOGIN, OTHER = "https://login.example.org", "https://other.example.org"
-
-
-@pytest.fixture
-def address() -> str:
-    return server().new_database()
 
 
 @pytest.fixture

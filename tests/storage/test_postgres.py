@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import LiteralString
 
 import anyio
 import anyio.lowlevel
@@ -37,11 +38,6 @@ from tests.storage.index.conftest import HashEmbedder
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, tzinfo=UTC)
-
-
-@pytest.fixture
-def address() -> str:
-    return server().new_database()
 
 
 @pytest.fixture
@@ -120,13 +116,17 @@ async def test_change_notices_reach_other_processes_after_the_commit(address: st
         assert two.files.exists("raw/s.md")
 
 
-async def test_a_connection_that_the_server_ended_is_replaced(address: str, storage: TeamStorage) -> None:
-    storage.files.write_atomic("a.md", "x")
+def end_connections(address: str, which: LiteralString) -> None:
+    """Makes the server end these connections to a database."""
     with psycopg.connect(address, autocommit=True) as administrator:
         administrator.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND " + which
         )
+
+
+async def test_a_connection_that_the_server_ended_is_replaced(address: str, storage: TeamStorage) -> None:
+    storage.files.write_atomic("a.md", "x")
+    end_connections(address, "pid <> pg_backend_pid()")
     assert storage.files.read_text("a.md") == "x"
 
 
@@ -134,11 +134,7 @@ async def test_a_cut_connection_ends_its_unit_of_work_and_frees_its_lock(address
     async def act(storage: TeamStorage) -> None:
         async with storage.locks.transcript("s"):
             storage.files.write_atomic("raw/s.md", "turn")
-            with psycopg.connect(address, autocommit=True) as administrator:
-                administrator.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction' "
-                    "AND datname = current_database()"
-                )
+            end_connections(address, "state = 'idle in transaction'")
             storage.files.write_atomic("raw/t.md", "turn")
 
     async with open_storage(address) as one, open_storage(address) as two:

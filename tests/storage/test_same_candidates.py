@@ -16,12 +16,12 @@ from mcp_server.embed import Embedder, Wanted
 from mcp_server.embed.providers import load
 from mcp_server.model import TranscriptHead, Turn
 from mcp_server.search.query import parse_query
-from mcp_server.search.ranking import Candidate, rank
+from mcp_server.search.ranking import rank
 from mcp_server.storage.files import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Candidates, Filters, Mode
 from tests.searching import candidates_of, values_of
-from tests.storage.engines import local, postgres
+from tests.storage.engines import Ports, local, postgres
 from tests.storage.fingerprint import fingerprint
 
 pytestmark = pytest.mark.anyio
@@ -104,23 +104,22 @@ def queries() -> list[tuple[str, Filters, Mode]]:
     return asked
 
 
-def values(candidate: Candidate) -> tuple[Any, ...]:
-    """Returns the values without what the network reads, which it may read later."""
-    return astuple(replace(candidate, about=None))
-
-
 def comparable(found: Candidates) -> dict[str, Any]:
     """Returns what a search found. The last bits of a cosine depend on the rows that NumPy multiplies at once."""
-    candidates = sorted(map(values, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
     return {
         "words": (found.asked, found.frequencies, found.passages, found.used),
-        "candidates": [tuple(pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for v in c) for c in candidates],
+        "candidates": [
+            tuple(pytest.approx(value, abs=1e-5) if isinstance(value, float) else value for value in candidate)
+            for candidate in plain(found)
+        ],
         "sources": sorted((one.candidate.unit, one.text) for one in found.found if one.source is not None),
     }
 
 
 def plain(found: Candidates) -> list[tuple[Any, ...]]:
-    return sorted(map(values, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
+    """Returns the values of all candidates without what the network reads, which it may read later."""
+    candidates = [astuple(replace(one, about=None)) for one in values_of(found)]
+    return sorted(candidates, key=lambda one: (one[0], one[2], one[15], one[1]))
 
 
 def swapped_ties(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> tuple[list[float], list[float]] | None:
@@ -193,50 +192,44 @@ async def test_an_index_that_grew_finds_the_same_as_one_that_was_rebuilt(embedde
         assert plain(await candidates_of(index, query)) == before
 
 
-@pytest.mark.parametrize("engine", ["local", "postgres"])
-async def test_the_network_reads_copies_after_the_lines_of_a_page(
-    tmp_path: Path, embedder: Embedder, engine: str
-) -> None:
+async def test_the_network_reads_copies_after_the_lines_of_a_page(ports: Ports, embedder: Embedder) -> None:
     page, journal = "knowledge/projects/atlas/context.md", "knowledge/journal/2026-02-16.md"
     source = "[src: 3](/raw/conversations/2026/02/16/1845-a1b2c3d4-a.md)"
-    async with (local(tmp_path / "memory") if engine == "local" else postgres())() as opened:
-        for path in (page, journal):
-            said = [f"- The quay of berth {number} is closed. {source}\n" for number in range(30)]
-            opened.files.write_atomic(path, "".join(said))
-        index, query = opened.index(embedder), parse_query("which quay is closed", AT)
-        await index.refresh()
-        await index.read_ahead(30)
-        read = {one.path for one in values_of(await candidates_of(index, query)) if one.about is not None}
-        assert read == {page}
-        assert [await index.read_ahead(40), await index.read_ahead(40)] == [30, 0]
+    for path in (page, journal):
+        said = [f"- The quay of berth {number} is closed. {source}\n" for number in range(30)]
+        ports.files.write_atomic(path, "".join(said))
+    index, query = ports.index(embedder), parse_query("which quay is closed", AT)
+    await index.refresh()
+    await index.read_ahead(30)
+    read = {one.path for one in values_of(await candidates_of(index, query)) if one.about is not None}
+    assert read == {page}
+    assert [await index.read_ahead(40), await index.read_ahead(40)] == [30, 0]
 
 
-@pytest.mark.parametrize("engine", ["local", "postgres"])
 async def test_passages_that_the_network_has_read_are_ranked_by_what_they_are_about(
-    tmp_path: Path, embedder: Embedder, engine: str
+    ports: Ports, embedder: Embedder
 ) -> None:
     said = {"red": "The red door is new.", "hours": "We close at six every day.", "de": "Wir haben heute nicht offen."}
-    async with (local(tmp_path / "memory") if engine == "local" else postgres())() as opened:
-        for name, text in said.items():
-            opened.files.write_atomic(f"knowledge/reference/{name}.md", f"{text}\n")
-        index, query = opened.index(embedder), parse_query("Is the shop open on Monday evening?", AT)
-        await index.refresh()
-        found = await candidates_of(index, query)
-        about = {Path(one.path).stem: one.about for one in values_of(found)}
-        assert about["de"] is None
-        assert about["red"] is not None
-        assert about["hours"] is not None
-        assert about["hours"] > about["red"]
-        assert rank(found.asked, values_of(found))[0].candidate.path == "knowledge/reference/hours.md"
-        many = "\n\n".join(f"## Lamp {number}\n\nThe lamp is red." for number in range(30))
-        opened.files.write_atomic("knowledge/reference/lamps.md", many)
-        await index.refresh()
-        assert [await index.read_ahead(20), await index.read_ahead(20), await index.read_ahead(20)] == [20, 10, 0]
-        opened.files.write_atomic("knowledge/reference/lamps.md", f"## Lamp\n\nThis one is green.\n\n{many}")
-        await index.refresh()
-        assert await index.read_ahead(20) == 0, "only the new one is read, at once; the others only moved"
-        index = opened.index(None)
-        opened.files.write_atomic("knowledge/reference/closed.md", "We are closed on Mondays.\n")
-        await index.refresh()
-        assert await index.read_ahead(9) == 0
-        assert {one.about for one in values_of(await candidates_of(index, query))} == {None}
+    for name, text in said.items():
+        ports.files.write_atomic(f"knowledge/reference/{name}.md", f"{text}\n")
+    index, query = ports.index(embedder), parse_query("Is the shop open on Monday evening?", AT)
+    await index.refresh()
+    found = await candidates_of(index, query)
+    about = {Path(one.path).stem: one.about for one in values_of(found)}
+    assert about["de"] is None
+    assert about["red"] is not None
+    assert about["hours"] is not None
+    assert about["hours"] > about["red"]
+    assert rank(found.asked, values_of(found))[0].candidate.path == "knowledge/reference/hours.md"
+    many = "\n\n".join(f"## Lamp {number}\n\nThe lamp is red." for number in range(30))
+    ports.files.write_atomic("knowledge/reference/lamps.md", many)
+    await index.refresh()
+    assert [await index.read_ahead(20), await index.read_ahead(20), await index.read_ahead(20)] == [20, 10, 0]
+    ports.files.write_atomic("knowledge/reference/lamps.md", f"## Lamp\n\nThis one is green.\n\n{many}")
+    await index.refresh()
+    assert await index.read_ahead(20) == 0, "only the new one is read, at once; the others only moved"
+    index = ports.index(None)
+    ports.files.write_atomic("knowledge/reference/closed.md", "We are closed on Mondays.\n")
+    await index.refresh()
+    assert await index.read_ahead(9) == 0
+    assert {one.about for one in values_of(await candidates_of(index, query))} == {None}

@@ -20,10 +20,7 @@ from tests.preloaded import python
 pytestmark = pytest.mark.anyio
 
 AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
-
-
 ROW = SessionRow("s", "raw/s.md", "open", "name:atlas", None, "replace", "Title", AT, AT, 2, None, 512)
-
 
 READ_AND_CLOSE = """\
 import sys
@@ -84,9 +81,7 @@ async def test_two_processes_see_that_the_other_wrote(tmp_path: Path) -> None:
 async def test_a_file_that_is_spoilt_or_deleted_while_it_is_open_is_replaced(
     tmp_path: Path, spoilt: bytes | None
 ) -> None:
-    locks = Locks(tmp_path)
-    one = await LocalState.open(tmp_path / "state.db", locks)
-    two = await LocalState.open(tmp_path / "state.db", locks)
+    one, two = await opened(tmp_path), await opened(tmp_path)
     await one.put("n", "k", 1)
     await one.completed()
     assert await two.complete()
@@ -108,19 +103,11 @@ async def test_a_file_that_is_spoilt_or_deleted_while_it_is_open_is_replaced(
     await two.close()
 
 
-ARRIVED = datetime(2026, 2, 16, tzinfo=UTC)
-
-
-def row(session: str) -> SessionRow:
-    return SessionRow(session, f"{session}.md", "open", "", None, None, session, ARRIVED, ARRIVED, 3, ARRIVED, 10)
-
-
 async def test_a_state_of_the_version_before_gets_its_index(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    old = sqlite3.connect(path)
+    old = sqlite3.connect(tmp_path / "state.db")
     old.execute("PRAGMA user_version = 1")
     old.close()
-    opened = await LocalState.open(path, Locks(tmp_path))
-    await opened.save_session(row("one"), [TurnKey(1, "user", "s", 0, "a")])
-    assert (await opened.known("two", [("user", "s", "a")], anywhere=True)).elsewhere == {"a"}
-    await opened.close()
+    state = await opened(tmp_path)
+    await state.save_session(ROW, [TurnKey(1, "user", "s", 0, "a")])
+    assert (await state.known("two", [("user", "s", "a")], anywhere=True)).elsewhere == {"a"}
+    await state.close()

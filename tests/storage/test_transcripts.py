@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,21 +14,14 @@ from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.text.transcript import render_turn
-from tests.preloaded import python
+from tests.killing import killed_at_each_step
 
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
-
-
 HEAD = TranscriptHead("ses_a1", START, "Plan — the map", "plan-the-map")
 
 
 def said(number: int, content: str = "hello") -> Turn:
     return Turn(number, "user", content, START + timedelta(seconds=number))
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> WorkspaceFiles:
-    return WorkspaceFiles(tmp_path)
 
 
 @pytest.fixture
@@ -188,9 +180,7 @@ def test_a_kill_at_any_step_of_appending_loses_nothing_acknowledged(
     files: WorkspaceFiles, transcripts: Transcripts
 ) -> None:
     path, _ = transcripts.create(HEAD, Turn(1, "user", "turn 1 " * 400, START))
-    for step in range(1, 40):
-        command = python("-c", APPENDING, str(files.root), path, str(step))
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    for done in killed_at_each_step(APPENDING, str(files.root), path):
         acknowledged = max(map(int, done.stdout.split()), default=0)
 
         turns = [placed.turn for placed in transcripts.read(path).turns]
@@ -198,11 +188,6 @@ def test_a_kill_at_any_step_of_appending_loses_nothing_acknowledged(
         assert len(turns) >= acknowledged
         assert all(turn.content == f"turn {turn.number} " * 400 for turn in turns)
         assert [turn.number for turn in turns] == list(range(1, len(turns) + 1))
-        if done.returncode == 0:
-            break
-        assert done.returncode == -9, done.stderr
-    else:
-        raise AssertionError("never finished")
 
 
 def test_a_conversation_with_a_very_long_front_matter_is_found(transcripts: Transcripts) -> None:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
-import pytest
 
 from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import NewTurn, observe
@@ -21,19 +20,11 @@ from tests.conftest import Clock
 from tests.end_to_end.servers import Served, assert_clear, command, facts, files_below, mounting, served, turns
 from tests.serving import PLAIN, text
 from tests.storage.fingerprint import assert_as_rebuilt
-from tests.torture.frame import Case, Skipped, Trial
+from tests.torture.frame import Case, Trial
 from tests.torture.write_steps import KNOWN, SAID, base
 
 SMALL = 'mount -t tmpfs -o size=6m none "$1"'
 READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"'
-
-
-def mounted(script: str, root: Path) -> list[str]:
-    """Returns the prefix of a command that gives it a disk of its own. Raises Skipped if no disk can be mounted."""
-    try:
-        return mounting(script, root)
-    except pytest.skip.Exception as reason:
-        raise Skipped(str(reason)) from None
 
 
 async def full_disk(trial: Trial) -> None:
@@ -43,7 +34,7 @@ async def full_disk(trial: Trial) -> None:
     said: list[str] = []
     known: list[str] = []
     refused = 0
-    async with served(root, prefix=mounted(SMALL, root)) as server:
+    async with served(root, prefix=mounting(SMALL, root)) as server:
         filler = server.inside(root) / "filler"
         await server.call("observe", role="user", content="The first.", session="s")
         said.append("The first.")
@@ -98,7 +89,7 @@ async def read_only_disk(trial: Trial) -> None:
     root = trial.root
     shutil.copytree(await base(trial.kept.parent), root)
     before = files_below(root)
-    async with served(root, prefix=mounted(READ_ONLY, root)) as server:
+    async with served(root, prefix=mounting(READ_ONLY, root)) as server:
         for _ in range(3):
             await server.refused("observe", role="user", content="No.", session="s")
             await server.refused("remember", content="No.", project="global")
@@ -167,12 +158,7 @@ async def damaged_files(trial: Trial) -> None:
         assert acknowledged, f"nothing can be recorded any more; {where}"
         await served_as_usual(server)
         assert "Traceback" not in server.stderr(), f"{where}\n{server.stderr()}"
-    assert acknowledged[-1] in [
-        content
-        for _, content in turns(
-            root,
-        )["after"]
-    ], where
+    assert acknowledged[-1] in [content for _, content in turns(root)["after"]], where
     now = files_below(root / "raw")
     assert all(now.get(path) == data for path, data in whole.items()), f"a whole transcript changed; {where}"
     trial.tally.faults += len(chosen)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pytest
+
 
 @dataclass(slots=True)
 class Tally:
@@ -59,18 +61,15 @@ class Case:
     rounds: int = 1
 
 
-class Skipped(Exception):
-    """Says why a case cannot run on this machine."""
-
-
 async def run_round(case: Case, tally: Tally, work: Path, seed: int, *, short: bool = False) -> None:
-    """Runs one round of a case and adds to its tally. A failed round becomes a sentence in `lost`."""
+    """Runs one round of a case and adds to its tally. A failed round becomes a sentence in `lost`, a skipped one the
+    reason why the case cannot run on this machine."""
     kept = work / "kept" / case.name.replace(" ", "-")
     kept.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix="round-", dir=work))
     try:
         await case.run(Trial(folder, kept, random.Random(f"{case.name} {seed}"), tally, short))
-    except Skipped as reason:
+    except pytest.skip.Exception as reason:
         tally.skipped = str(reason)
     except Exception as error:
         tally.lost.append(f"{case.name}, seed {seed}: {_reason(error)}")

@@ -138,14 +138,10 @@ async def resources_read(trial: Trial) -> None:
         await client.call_tool("observe", {"role": "user", "content": "The blue boat lies in Senj.", "session": "s"})
 
         def check(uri: str) -> None:
-            anyio.from_thread.run(_read, client, uri)
+            anyio.from_thread.run(_answer, client.read_resource(uri))
 
         await anyio.to_thread.run_sync(examples, trial, 15 if trial.short else 300, URIS, check)
     trial.tally.load += 1
-
-
-async def _read(client: Client, uri: str) -> None:
-    await _answer(client.read_resource(uri))
 
 
 METHODS = ["initialize", "tools/call", "tools/list", "resources/read", "prompts/get", "ping", "logging/setLevel", "x"]

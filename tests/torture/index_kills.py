@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -44,19 +43,10 @@ anyio.run(main)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A workspace that holds a long message which is not indexed yet, and the fingerprint of its rebuilt index."""
-
-    root: Path
-    fingerprint: str
-    last_word: str
-
-
-async def prepared(kept: Path, sentences: int) -> Prepared:
-    """Makes the workspace once a case; later rounds use the same one."""
+async def prepared(kept: Path, sentences: int) -> tuple[Path, str]:
+    """Returns a workspace that holds a long message which is not indexed yet, and the fingerprint of its rebuilt index.
+    Makes it once a case; later rounds use the same one."""
     root, noted = kept / "memory", kept / "fingerprint"
-    last = f"quokka{sentences - 1:05}"
     if not noted.exists():
         shutil.rmtree(root, ignore_errors=True)
         async with open_memory(root, PLAIN) as memory:
@@ -73,7 +63,7 @@ async def prepared(kept: Path, sentences: int) -> Prepared:
             expected = await fingerprint(memory.index)
         shutil.rmtree(kept / "rebuilt")
         noted.write_text(expected)
-    return Prepared(root, noted.read_text(), last)
+    return root, noted.read_text()
 
 
 async def say(memory: Memory, content: str) -> None:
@@ -83,8 +73,8 @@ async def say(memory: Memory, content: str) -> None:
 async def killed_while_indexing(trial: Trial) -> None:
     """Kills the process at one of its write transactions, or at a random moment; then restarts and compares."""
     sentences, soon = (SHORT, 10) if trial.short else (SENTENCES, filling.SOON)
-    ready = await prepared(trial.kept, sentences)
-    shutil.copytree(ready.root, trial.root)
+    ready, expected = await prepared(trial.kept, sentences)
+    shutil.copytree(ready, trial.root)
     at_a_write = trial.chance.random() < 0.8
     step = trial.chance.randint(2, sentences // 600 if not trial.short else 5) if at_a_write else 1_000_000
     pid_file = trial.folder / "pid"
@@ -100,10 +90,11 @@ async def killed_while_indexing(trial: Trial) -> None:
     trial.tally.faults += process.returncode == -signal.SIGKILL
     async with open_memory(trial.root, PLAIN) as memory:
         await catch_up(memory)
-        found = await candidates_of(memory.index, parse_query(ready.last_word, memory.clock()), mode="keyword")
-        assert found.found, f"search does not find {ready.last_word} after a kill at write {step}"
+        last = f"quokka{sentences - 1:05}"
+        found = await candidates_of(memory.index, parse_query(last, memory.clock()), mode="keyword")
+        assert found.found, f"search does not find {last} after a kill at write {step}"
         left = await fingerprint(memory.index)
-        assert left == ready.fingerprint, f"the index differs from a rebuilt one after a kill at write {step}"
+        assert left == expected, f"the index differs from a rebuilt one after a kill at write {step}"
     trial.tally.load += 1
 
 

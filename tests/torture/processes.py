@@ -31,7 +31,6 @@ class Said:
     turns: dict[str, tuple[str, int]] = field(default_factory=dict)
     facts: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
-    lost: int = 0
     answered: int = 0
     until: int = 0
     enough: anyio.Event = field(default_factory=anyio.Event)
@@ -67,7 +66,6 @@ class Said:
         try:
             result = await server.client.call_tool(tool, arguments)
         except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            self.lost += 1
             return None
         if result.is_error:
             self.errors.append(text(result))

@@ -377,7 +377,6 @@ def import_numpy() -> None:
 ENOUGH = 0.5
 """If at least this share of the wanted neighbors is in the scope, no more are searched."""
 
-
 SCALE = 254.0
 """int8 = round(254 · x): the components of unit vectors with 100 or more dimensions are within ±0.5."""
 

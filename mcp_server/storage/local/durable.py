@@ -46,17 +46,10 @@ def opened(real: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def contents(places: Mapping[str, Path | None]) -> dict[str, bytes | None]:
-    """Returns the bytes of the files that exist, by name; None for a file that has no path or cannot be read."""
-    found: dict[str, bytes | None] = {}
-    for name, real in places.items():
-        try:
-            found[name] = None if real is None else _content(real)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError:
-            found[name] = None
-    return found
+def content(real: Path) -> bytes:
+    """Returns the bytes of a plain file. Raises OSError as `opened` does."""
+    with opened(real) as stream:
+        return stream.read()
 
 
 def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, new: bool, mode: int | None) -> None:
@@ -69,7 +62,7 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
         if new:
             _put_if_absent(temporary, real, path)
         else:
-            if expected is not None and (not real.exists() or _content(real) != expected):
+            if expected is not None and (not real.exists() or content(real) != expected):
                 raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
             replace(temporary, real)
     sync_folder(real.parent)
@@ -149,11 +142,6 @@ def delete(real: Path) -> None:
     if os.name == "nt":
         real.chmod(0o600)
     real.unlink()
-
-
-def _content(real: Path) -> bytes:
-    with opened(real) as stream:
-        return stream.read()
 
 
 def _mode_of(real: Path) -> int:

@@ -134,12 +134,14 @@ class WorkspaceFiles(Files):
         except OSError as error:
             raise self._explained(error, path, "read") from error
 
-    def _contents_of(self, paths: Iterable[str]) -> dict[str, bytes | None]:
-        places: dict[str, Path | None] = dict.fromkeys(paths)
-        for path in places:
-            with contextlib.suppress(Refused):
-                places[path] = self.resolve(path)
-        return durable.contents(places)
+    def bytes_or_none(self, path: str) -> bytes | None:
+        real = self.resolve(path)
+        try:
+            return durable.content(real)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._explained(error, path, "read") from error
 
     def write_bytes_atomic(
         self,

@@ -106,7 +106,6 @@ FOLDERS = (
     "scratch",
 )
 
-
 _DESKTOP = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 """Files that desktops create in folders that they show. A folder with only such files counts as empty."""
 

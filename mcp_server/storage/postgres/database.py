@@ -146,10 +146,25 @@ class Database:
         return f"deleted rows are still on the disk: {said[0]}; an administrator must run VACUUM" if said else ""
 
     def enter(self) -> Unit:
-        """Begins a unit of work, but does not make it the caller's unit (see `within`). `leave` ends it."""
+        """Begins a unit of work, but does not make it the caller's unit (see `within`). `leave` ends it. Skips
+        connections that the server has closed."""
         with explained(self.address):
-            connection = self._begin_transaction()
-        return Unit(connection)
+            for left in range(TRIES, 0, -1):
+                connection = self._pool.getconn()
+                connection.ws = self.ws
+                try:
+                    connection.execute(self._begin)
+                except psycopg.OperationalError:
+                    self._pool.putconn(connection)
+                    if left == 1:
+                        raise
+                    self._pool.check()  # replaces all other connections that are broken
+                except BaseException:
+                    self._pool.putconn(connection)
+                    raise
+                else:
+                    return Unit(connection)
+        raise AssertionError("unreachable")
 
     def leave(self, unit: Unit, *, keep: bool) -> None:
         """Commits a unit of work, or rolls it back, and returns its connection to the pool."""
@@ -181,25 +196,6 @@ class Database:
         finally:
             self.leave(unit, keep=ok)
         return result
-
-    def _begin_transaction(self) -> Connection:
-        """Returns a connection with an open transaction. Skips connections that the server has closed."""
-        for left in range(TRIES, 0, -1):
-            connection = self._pool.getconn()
-            connection.ws = self.ws
-            try:
-                connection.execute(self._begin)
-            except psycopg.OperationalError:
-                self._pool.putconn(connection)
-                if left == 1:
-                    raise
-                self._pool.check()  # replaces all other connections that are broken
-            except BaseException:
-                self._pool.putconn(connection)
-                raise
-            else:
-                return connection
-        raise AssertionError("unreachable")
 
     def _check_commit(self, connection: Connection) -> None:
         """Raises Unavailable if an open transaction cannot be committed, or if a lease was lost."""

@@ -149,7 +149,13 @@ class TeamLocks(ports.Locks):
     @contextlib.asynccontextmanager
     async def _block(self, name: str, level: str, held: tuple[str, ...], *, inner: bool) -> AsyncIterator[None]:
         """Takes a row lock in the open unit of work. If an inner block fails, only that block is rolled back."""
-        await run_sync(self._take, name, level if inner else None)
+
+        def take(connection: Connection) -> None:
+            if inner:
+                connection.execute(f"SAVEPOINT block_{level}")
+            connection.lock_row(name)
+
+        await run_sync(self._database.run, take)
         self._held.set((*held, level))
         ok = False
         try:
@@ -178,16 +184,6 @@ class TeamLocks(ports.Locks):
             inside.release()
             if not inside.locked():
                 self._inside.pop(name, None)
-
-    def _take(self, name: str, inner: str | None) -> None:
-        """Locks the row of a lock. For an `inner` block, sets a savepoint first."""
-
-        def take(connection: Connection) -> None:
-            if inner is not None:
-                connection.execute(f"SAVEPOINT block_{inner}")
-            connection.lock_row(name)
-
-        self._database.run(take)
 
     def _lease(self, name: str, *, shared: bool) -> Lease | None:
         holder = f"{self._database.process}-{secrets.token_hex(4)}"

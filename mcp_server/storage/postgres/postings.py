@@ -31,7 +31,6 @@ CLEAR_AT = 500
 SAID, LINES = 0, 1
 """The kinds of passages: turns and files, and lines that an extractor derived from turns."""
 
-
 _BY_STEM = "stem, " + ", ".join(f"array_agg({column} ORDER BY passage)" for column in ("passage", "tf", "len"))
 """A stem, and the columns of its postings, ordered by passage."""
 
@@ -83,8 +82,6 @@ def best(words: Sequence[Postings], passages: int, mean_words: float) -> NDArray
     whole index."""
     import numpy as np
 
-    if not words:
-        return np.array([], dtype=np.int64)
     ids, places = np.unique(np.concatenate([one.ids for one in words]), return_inverse=True)
     total = np.zeros(len(ids))
     begin = 0

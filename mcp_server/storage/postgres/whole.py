@@ -183,7 +183,8 @@ def _unexported(connection: Connection, known: Mapping[str, int], tracked: Seque
         *places,
     )
     found = [_NewVersion(at, path, number, size, number) for path, number, size, at in documents if has_history(path)]
-    found += [_NewVersion(_moment(ns), path, number, size, ns) for path, number, size, ns in closed]
+    for path, number, size, ns in closed:
+        found.append(_NewVersion(datetime.fromtimestamp(ns // 1_000_000_000, UTC), path, number, size, ns))
     found.sort(key=lambda one: (one.at, one.path, one.version))
     return (one for one in found if one.mark > known.get(one.path, 0))
 
@@ -266,10 +267,6 @@ def _has_last_commit(folder: Path, noted: Mapping[str, Any], remote: str | None)
     except (GitFailed, OSError):
         return False
     return True
-
-
-def _moment(ns: int) -> datetime:
-    return datetime.fromtimestamp(ns // 1_000_000_000, UTC)
 
 
 ROWS = 2_000

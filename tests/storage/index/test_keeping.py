@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import anyio
@@ -17,6 +19,7 @@ from mcp_server.search import ranking
 from mcp_server.search.query import plain_query
 from mcp_server.storage import sqlite as stems
 from mcp_server.storage.local.index import writer
+from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.index.tables import SCHEMA
 from mcp_server.storage.local.index.writer import write
 from mcp_server.storage.sqlite import Stems
@@ -143,8 +146,6 @@ EDITS = st.lists(
 def test_a_rebuilt_index_equals_the_one_that_followed(
     edits: list[tuple[str, int, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    import anyio
-
     ws = Workspace(tmp_path_factory.mktemp("law"))
 
     async def run() -> None:
@@ -187,10 +188,14 @@ async def ids(ws: Workspace) -> set[int]:
         connection.close()
 
 
-async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, built: Build) -> None:
-    index = await built(HashEmbedder())
-    for number in range(4):
-        ws.write(f"knowledge/reference/{number}.md", sections(250))
+LARGE = [f"knowledge/reference/{number}.md" for number in range(4)]
+
+
+@asynccontextmanager
+async def long_refresh(ws: Workspace, index: Index) -> AsyncIterator[None]:
+    """Refreshes an index with four large files during the block, which begins after the first file."""
+    for name in LARGE:
+        ws.write(name, sections(250))
     begun = anyio.Event()
 
     def show(done: int, total: int) -> None:
@@ -199,6 +204,12 @@ async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, bu
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(index.refresh, show)
         await begun.wait()
+        yield
+
+
+async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, built: Build) -> None:
+    index = await built(HashEmbedder())
+    async with long_refresh(ws, index):
         ws.write("knowledge/reference/a.md", "penguin")
         assert await index.apply_small(["knowledge/reference/a.md"]) == (1, [])
         assert await paths(index, "penguin", mode="keyword") == ["knowledge/reference/a.md"]
@@ -209,19 +220,9 @@ async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, bu
 
 async def test_what_a_long_refresh_is_writing_is_left_to_it(ws: Workspace, built: Build) -> None:
     index = await built(HashEmbedder())
-    names = [f"knowledge/reference/{number}.md" for number in range(4)]
-    for name in names:
-        ws.write(name, sections(250))
-    begun = anyio.Event()
-
-    def show(done: int, total: int) -> None:
-        begun.set()
-
     left: list[str] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(index.refresh, show)
-        await begun.wait()
-        for name in names:
+    async with long_refresh(ws, index):
+        for name in LARGE:
             ws.write(name, sections(251))
             left += (await index.apply_small([name]))[1]
     assert left

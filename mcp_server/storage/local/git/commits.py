@@ -27,7 +27,7 @@ from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import FORGET, refusal
 from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, moment_of, version
 from mcp_server.storage.history_values import Commit, Committed
-from mcp_server.storage.local.git.repository import Objects, Repository, clean_path, nul, objects_of
+from mcp_server.storage.local.git.repository import Objects, Repository, clean_path, diff_in, nul, objects_of
 
 _OURS = {
     "GIT_AUTHOR_NAME": "context-manager",
@@ -407,11 +407,8 @@ def raw_changes(said: bytes) -> Iterator[tuple[Commit, tuple[str, str, str, str]
     for part in said.split(_BEGINS)[1:]:
         fields = part.split(_PART, _PARTS - 1)
         commit = _commit(fields)
-        entries = iter(fields[4].split(b"\0"))
-        for entry in entries:
-            if entry.lstrip(b"\n").startswith(b":"):
-                _, mode, old, new, _ = entry.decode("ascii").split(" ")
-                yield commit, (mode, old, new, os.fsdecode(next(entries)))
+        for (_, mode, old, new, _), (path,) in diff_in(fields[4]):
+            yield commit, (mode, old, new, path)
 
 
 def _number(count: bytes) -> int:

@@ -425,10 +425,9 @@ class RepositoryHistory:
             new = oid if int(mode, 8) == _MODULE else writer.blob(oid, path)
             if new is not None:
                 entries.append(f"{mode} {new} {stage}\t".encode() + os.fsencode(writer.path(oid, path)))
-        fresh = self._folder / f"context-manager-{secrets.token_hex(8)}.index"
+        given = b"".join(entry + b"\0" for entry in entries)
         lock = self._folder / "index.lock"
-        try:
-            given = b"".join(entry + b"\0" for entry in entries)
+        with self._repository.index_of(None) as fresh:
             self._git("read-tree", "--empty", index=fresh)
             self._git("update-index", "-z", "--index-info", stdin=given, index=fresh)
             try:
@@ -436,8 +435,6 @@ class RepositoryHistory:
             except FileExistsError:
                 raise Unavailable("another git command holds the index (.git/index.lock); run this again") from None
             lock.replace(self._folder / "index")
-        finally:
-            fresh.unlink(missing_ok=True)
         self._git("update-index", "-q", "--refresh", fails=True)
 
     def _clear_rest(self, request: Forgotten) -> None:

@@ -262,8 +262,8 @@ class GitTrees:
         held = {line.split(" ")[0] for line in said.splitlines() if not line.endswith(" missing")}
         return frozenset(path for path, name in names.items() if name in held)
 
-    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
-        names, known = self._names(contents), self.known(contents) if known is None else known
+    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str]) -> str:
+        names = self._names(contents)
         self._write({path: (name, contents[path]) for path, name in names.items() if path not in known})
         with self._repository.index_of(None) as index:
             self._repository.set_entries(index, {path: f"100644 {name}" for path, name in names.items()})

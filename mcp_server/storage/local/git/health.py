@@ -48,11 +48,12 @@ class Health:
         if found := self._repository.head_problem():
             return found
         head = self._repository.head()
+        if head is None:
+            return ""
         try:
-            if head is not None:
-                self._repository.run("ls-tree", "-r", "-z", head)
+            self._repository.run("ls-tree", "-r", "-z", head)
         except GitFailed:
-            return f"the last commit ({head[:10] if head else ''}) is damaged: git cannot list its files"
+            return f"the last commit ({head[:10]}) is damaged: git cannot list its files"
         return ""
 
     def full(self) -> list[str]:

@@ -19,7 +19,7 @@ from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.history_values import MergePlan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.repository import Repository, entries_in, nul
+from mcp_server.storage.local.git.repository import Repository, diff_in, entries_in, nul
 
 _LINK, _MODULE = "120000", "160000"
 
@@ -202,13 +202,9 @@ class Merger:
         """Returns new path and entry of each plain file that a side moved since `base`, by old path."""
         found: dict[str, tuple[str, str]] = {}
         wanted = ("-r", "-z", "--find-renames", "--diff-filter=R")
-        parts = iter(self._repository.run("diff-tree", *wanted, base, side).split(b"\0"))
-        for part in parts:
-            if part.startswith(b":"):
-                _, mode, _, blob, _ = part[1:].decode("ascii").split(" ")
-                old, new = os.fsdecode(next(parts)), os.fsdecode(next(parts))
-                if mode.startswith("100"):
-                    found[old] = (new, f"{mode} {blob}")
+        for (_, mode, _, blob, _), (old, new) in diff_in(self._repository.run("diff-tree", *wanted, base, side)):
+            if mode.startswith("100"):
+                found[old] = (new, f"{mode} {blob}")
         return found
 
     def _stored(self, path: str, data: bytes | None, like: str) -> str:
@@ -220,12 +216,11 @@ class Merger:
     def _changed(self, old: str, new: str) -> dict[str, tuple[str, str]]:
         """Returns the old and the new entry of each changed path."""
         found: dict[str, tuple[str, str]] = {}
-        parts = iter(self._repository.run("diff-tree", "-r", "-z", "--no-renames", old, new).split(b"\0"))
-        for part in parts:
-            if part.startswith(b":"):
-                modes = part[1:].decode("ascii").split(" ")
-                entries = [f"{modes[side]} {modes[side + 2]}" if modes[side].strip("0") else "" for side in (0, 1)]
-                found[os.fsdecode(next(parts))] = (entries[0], entries[1])
+        said = self._repository.run("diff-tree", "-r", "-z", "--no-renames", old, new)
+        for (old_mode, new_mode, old_blob, new_blob, _), (path,) in diff_in(said):
+            sides = (old_mode, old_blob), (new_mode, new_blob)
+            before, after = (f"{mode} {blob}" if mode.strip("0") else "" for mode, blob in sides)
+            found[path] = (before, after)
         return found
 
     def _as_committed(self, wanted: Mapping[str, tuple[str, str]], live: Mapping[str, bytes | None]) -> frozenset[str]:

@@ -348,6 +348,16 @@ def entries_in(said: bytes) -> Iterator[tuple[list[str], str]]:
         yield fields.decode().split(" "), os.fsdecode(path)
 
 
+def diff_in(said: bytes) -> Iterator[tuple[list[str], list[str]]]:
+    """Yields the fields (old and new mode, old and new blob, status) and the paths of each entry that `diff-tree -z` or
+    `log --raw -z` printed. A renamed file has two paths."""
+    parts = iter(said.split(b"\0"))
+    for part in parts:
+        if part.lstrip(b"\n").startswith(b":"):
+            fields = part.lstrip(b"\n")[1:].decode("ascii").split(" ")
+            yield fields, [os.fsdecode(next(parts)) for _ in range(2 if fields[4].startswith("R") else 1)]
+
+
 def nul(parts: Sequence[str]) -> bytes:
     return b"".join(os.fsencode(part) + b"\0" for part in parts)
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 9
 
-
 TABLES = """
 -- Properties of this file: schema, embedder, dimensions, complete (1 after the file was filled for the first time),
 -- vectors_stale (1 if a writer could not load sqlite-vec).
@@ -146,7 +145,6 @@ CREATE VIRTUAL TABLE knowledge_vec USING vec0 (
     chunk_size = 512
 );
 """
-
 
 LINES = -1
 """The session number of all derived lines in the vector table: searches exclude the lines by it."""
