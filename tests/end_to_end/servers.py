@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -182,11 +183,14 @@ async def failed(root: Path, *arguments: str, **options: Any) -> str:
     return ended.stderr
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = PATIENCE) -> None:
+async def eventually(holds: Callable[[], Awaitable[object] | object], seconds: float = PATIENCE) -> None:
     """Asks again and again until it holds."""
     with anyio.fail_after(seconds):
-        while not await holds():  # noqa: ASYNC110 - another process gives us no event
-            await anyio.sleep(0.05)
+        while True:
+            found = holds()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await anyio.sleep(0.02)
 
 
 def assert_clear(message: str) -> None:

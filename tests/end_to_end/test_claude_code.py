@@ -185,7 +185,7 @@ def test_a_workspace_that_cannot_be_there_brings_nothing_in_and_the_answer_comes
 async def _listening(desk: Desk, pid: int) -> None:
     from tests.end_to_end.servers import eventually
 
-    async def listens() -> bool:
+    def listens() -> bool:
         try:
             return protocol.read_address((desk.workspace / ".local" / protocol.ADDRESS).read_bytes())[1] == pid
         except (OSError, ValueError):

@@ -110,13 +110,10 @@ async def test_killed_in_the_middle_it_is_carried_on_by_the_next(holding_it: Pat
     assert killed.returncode == -signal.SIGKILL
     assert list((root / ".local/forget").glob("*.json"))
 
-    async def finished() -> bool:
-        return not list((root / ".local/forget").glob("*.json"))
-
     if stage == "files":
         async with process(root) as client:  # a server's start does the same as the command
             await call(client, "status")
-            await eventually(finished)
+            await eventually(lambda: not list((root / ".local/forget").glob("*.json")))
     else:
         async with open_memory(root, PLAIN) as memory:
             assert "was interrupted" in (await status(memory)).markdown

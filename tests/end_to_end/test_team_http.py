@@ -278,11 +278,7 @@ async def test_changes_are_told_to_those_who_listen_in_the_same_workspace_only(t
         heard["delta"].clear()
         heard[""].clear()
         await call(shared, "remember", content="Delta has a river.")
-
-        async def told() -> bool:
-            return bool(heard["delta"])
-
-        await eventually(told)
+        await eventually(lambda: heard["delta"])
         await anyio.sleep(1.0)
         assert heard[""] == []
         tasks.cancel_scope.cancel()

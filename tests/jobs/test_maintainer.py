@@ -22,6 +22,7 @@ from mcp_server.search.query import plain_query
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.values import Change
+from tests.end_to_end.servers import eventually
 from tests.searching import candidates_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
@@ -45,12 +46,6 @@ async def maintaining(memory: Memory) -> AsyncIterator[anyio.abc.TaskGroup]:
         tasks.cancel_scope.cancel()
 
 
-async def until(true: Callable[[], Any]) -> None:
-    with anyio.fail_after(60):
-        while not await true():  # noqa: ASYNC110 - what is waited for happens on disk, nobody sets an event
-            await anyio.sleep(0.01)
-
-
 async def finds(memory: Memory, word: str, how: str = "keyword") -> bool:
     found = await candidates_of(memory.index, plain_query(word))
     return found.used == how and any(word in one.passage.text for one in found.found)
@@ -65,9 +60,9 @@ def write(memory: Memory, path: str, text: str) -> None:
 async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -> None:
     write(memory, "knowledge/reference/a.md", "walrus")
     async with maintaining(memory):
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
         write(memory, "knowledge/reference/deep/b.md", "penguin")
-        await until(lambda: finds(memory, "penguin"))
+        await eventually(lambda: finds(memory, "penguin"))
         (memory.disk.root / "knowledge/reference/deep").rename(memory.disk.root / "knowledge/reference/other")
         (memory.disk.root / "knowledge/reference/a.md").unlink()
 
@@ -76,7 +71,7 @@ async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -
             there = {one.candidate.path for one in found.found} == {"knowledge/reference/other/b.md"}
             return there and not await finds(memory, "walrus")
 
-        await until(moved)
+        await eventually(moved)
 
 
 @pytest.mark.parametrize("by_another", [False, True])
@@ -90,9 +85,9 @@ async def test_what_was_just_written_down_is_in_the_next_search_and_the_next_con
         open_memory(workspace, environ, clock=clock, new_id=new_id) as other,
         maintaining(other if by_another else memory),
     ):
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
         write(memory, "knowledge/reference/b.md", "penguin")
-        await until(lambda: finds(memory, "penguin"))  # the files are watched from now on
+        await eventually(lambda: finds(memory, "penguin"))  # the files are watched from now on
         async with maintaining(memory) if by_another else nullcontext():
             for number, animal in enumerate(["otter", "badger", "heron", "stoat", "marten"]):
                 said = f"The {animal} has burrow {number}."
@@ -118,7 +113,7 @@ async def test_a_link_keeps_nothing_from_being_found_and_no_search_waits_for_wha
         for animal in ("walrus", "penguin", "heron"):  # the last one comes by the watcher for sure
             (tmp_path / target / f"{animal}.md").write_text("not ours", encoding="utf-8")
             write(memory, f"knowledge/reference/{animal}.md", animal)
-            await until(lambda animal=animal: finds(memory, animal))  # type: ignore[misc]
+            await eventually(lambda animal=animal: finds(memory, animal))  # type: ignore[misc]
     assert [path for path in memory.changes.fresh if "linked" in path] == []
 
 
@@ -145,26 +140,26 @@ async def test_another_process_takes_over_and_others_notice(
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second, maintaining(second):
         async with maintaining(memory), second.changes.listen() as heard:
             write(memory, "knowledge/reference/a.md", "walrus")
-            await until(lambda: finds(second, "walrus"))
+            await eventually(lambda: finds(second, "walrus"))
             with anyio.fail_after(60):
                 async for change in heard:
                     if change.kind == "index":
                         break
         write(memory, "knowledge/reference/b.md", "penguin")  # whoever maintained is gone
-        await until(lambda: finds(second, "penguin"))
+        await eventually(lambda: finds(second, "penguin"))
 
 
 async def test_a_deleted_or_damaged_index_is_built_again(memory: Memory) -> None:
     write(memory, "knowledge/reference/a.md", "walrus")
     folder = memory.disk.local / "index"
     async with maintaining(memory):
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
         for place in folder.iterdir():
             place.unlink()
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
         (live,) = (place for place in folder.iterdir() if place.suffix == ".db")
         live.write_bytes(b"garbage" * 10_000)
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
 
 
 async def test_a_rebuild_by_somebody_else_is_followed(
@@ -172,11 +167,11 @@ async def test_a_rebuild_by_somebody_else_is_followed(
 ) -> None:
     write(memory, "knowledge/reference/a.md", "walrus")
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second, maintaining(memory):
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
         before = (await memory.index.data_version())[0]
         await second.index.rebuild()
         write(memory, "knowledge/reference/b.md", "penguin")
-        await until(lambda: finds(memory, "penguin"))
+        await eventually(lambda: finds(memory, "penguin"))
         assert (await memory.index.data_version())[0] != before
 
 
@@ -191,11 +186,7 @@ async def test_a_failure_in_the_background_is_logged_and_not_the_end(
 
     monkeypatch.setattr(maintainer, "_work", failing)
     async with maintaining(memory):
-
-        async def twice() -> bool:
-            return len(calls) > 1
-
-        await until(twice)
+        await eventually(lambda: len(calls) > 1)
     assert "a bug" in caplog.text
 
 

@@ -19,6 +19,7 @@ from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.offline import LONGEST_TEXT
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
+from tests.end_to_end.servers import eventually
 from tests.serving import PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -211,8 +212,7 @@ async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory)
         with anyio.fail_after(60):
             await asked.wait()
             tasks.start_soon(listener.listen, memory, Told())
-            while not answers:  # noqa: ASYNC110 - it is a thread that waits
-                await anyio.sleep(0.01)
+            await eventually(lambda: answers)
         tasks.cancel_scope.cancel()
     assert answers == [injecting("UserPromptSubmit", "known at UserPromptSubmit")]
     assert list((memory.disk.local / "run").glob("starting-*")) == []
