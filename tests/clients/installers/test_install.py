@@ -23,7 +23,6 @@ from mcp_server.clients.installers.plan import Launch, Plan, plan
 from mcp_server.errors import Conflict, ContextManagerError, Refused, Unavailable
 from mcp_server.memory import Memory
 from tests.clients.installers.homes import (
-    CLI,
     SERVER,
     Odd,
     launch,
@@ -243,29 +242,6 @@ async def test_earlier_backups_are_kept(memory: Memory, home: Path) -> None:
     assert earlier.read_bytes() == b"somebody's"
 
 
-async def test_claude_codes_hooks_stand_beside_those_of_others(memory: Memory, home: Path) -> None:
-    client = client_named("claude-code")
-    settings = home / ".claude" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    theirs = {
-        "model": "opus",
-        "hooks": {
-            "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}],
-            "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check"}]}],
-        },
-    }
-    data = json.dumps(theirs, indent=4).encode()
-    settings.write_bytes(data)
-    install(memory, planned(client, home))
-    hooks = json.loads(settings.read_bytes())["hooks"]
-    assert hooks["Stop"][0] == theirs["hooks"]["Stop"][0]  # type: ignore[index]
-    assert hooks["PreToolUse"] == theirs["hooks"]["PreToolUse"]  # type: ignore[index]
-    ours = hooks["Stop"][1]["hooks"][0]
-    assert ours["command"] == f"'{CLI}' hook Stop; exit 0"
-    uninstall(memory, client, machine(home))
-    assert settings.read_bytes() == data
-
-
 async def test_without_hooks_the_server_keeps_the_tools_that_hooks_replace(memory: Memory, home: Path) -> None:
     client = client_named("claude-code")
     install(memory, planned(client, home, hooks=False))
@@ -374,8 +350,7 @@ def content(path: Path, data: bytes) -> Any:
     text = data.decode("utf-8-sig")
     if path.suffix == ".toml":
         return tomllib.loads(text)
-    root = jsonc.parse(text, "").root
-    return {} if root is None else root.value
+    return jsonc.read(text, "")
 
 
 def holds(after: Any, before: Any) -> bool:
