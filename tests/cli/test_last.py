@@ -18,7 +18,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.model import Caller
 from tests.clients.hooks.asking import hook
-from tests.conftest import KEYWORDS_ONLY, Run
+from tests.conftest import KEYWORDS_ONLY, Run, project_folder
 from tests.preloaded import python
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
 @pytest.fixture
 def pushed(workspace: Path, tmp_path: Path) -> Callable[..., None]:
     """Hooks of a session, one after the other, on a memory that knows where the key is."""
-    (tmp_path / ".context-manager").write_text("boats\n", "utf-8")
+    project_folder(tmp_path, "boats")
 
     async def hooks(*prompts: str) -> None:
         async with open_memory(workspace, KEYWORDS_ONLY) as memory:

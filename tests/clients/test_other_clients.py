@@ -25,6 +25,7 @@ from prompts import RESUME
 from tests.clients.hooks.asking import queued, said
 from tests.clients.hooks.windows import ClaudeWindow
 from tests.clients.importers.claude_code_files import SESSION, everything
+from tests.conftest import project_folder
 from tests.end_to_end.servers import transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -205,9 +206,7 @@ async def test_gemini_answers_and_prompts_are_recorded_from_hooks_if_there_is_no
 
 
 async def test_a_fact_told_in_one_client_comes_into_the_others(memory: Memory, home: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "boats"
-    folder.mkdir()
-    (folder / ".context-manager").write_text("boats\n", "utf-8")
+    folder = project_folder(tmp_path / "boats", "boats")
     told = {"client": "codex", "session_id": "a", "cwd": str(folder)}
     for number, fact in enumerate(("The key of the boat house hangs behind the cellar door.", "We paint in June.")):
         await handle(memory, "UserPromptSubmit", {**told, "prompt": fact})
@@ -264,9 +263,7 @@ async def test_a_conversation_begun_in_codex_and_resumed_elsewhere_is_one_sessio
 async def test_a_program_that_runs_the_hooks_of_two_clients_is_recorded_and_told_once(
     memory: Memory, home: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "boats"
-    folder.mkdir()
-    (folder / ".context-manager").write_text("boats\n", "utf-8")
+    folder = project_folder(tmp_path / "boats", "boats")
     told = {"client": "codex", "session_id": "a", "cwd": str(folder)}
     await handle(
         memory, "UserPromptSubmit", {**told, "prompt": "The key of the boat house hangs behind the cellar door."}

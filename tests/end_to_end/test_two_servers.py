@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.conftest import project_folder
 from tests.end_to_end.servers import CALLS, DATABASE_TROUBLE, Served, done, eventually, served, transcripts
 from tests.gitting import git
 from tests.torture.processes import (
@@ -111,9 +112,7 @@ PAGE = "knowledge/projects/atlas/context.md"
 
 
 async def test_the_next_window_knows_an_item_also_if_the_first_server_was_killed(tmp_path: Path) -> None:
-    root, folder = tmp_path / "memory", tmp_path / "atlas"
-    folder.mkdir()
-    (folder / ".context-manager").write_text("atlas\n", "utf-8")
+    root, folder = tmp_path / "memory", project_folder(tmp_path / "atlas", "atlas")
     page = root / PAGE
 
     async with served(root, cwd=folder) as first, served(root, cwd=folder) as second:

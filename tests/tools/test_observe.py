@@ -7,6 +7,7 @@ from mcp import Client
 from mcp.types import ElicitRequestParams, ElicitResult
 
 from mcp_server.serve.server import build
+from tests.conftest import project_folder
 from tests.serving import ERAS, Mode, call, connected, opener, refused, say, text
 
 pytestmark = pytest.mark.anyio
@@ -65,9 +66,8 @@ async def test_a_fact_is_written_where_a_person_looks_and_the_diff_comes_back(tm
 
 
 async def test_a_decision_that_supersedes_another_one_replaces_it_and_says_so(tmp_path: Path) -> None:
-    (tmp_path / "atlas").mkdir()
-    (tmp_path / "atlas" / ".context-manager").write_text("atlas\n", "utf-8")
-    async with connected(tmp_path / "memory", folder=str(tmp_path / "atlas")) as client:
+    folder = project_folder(tmp_path / "atlas", "atlas")
+    async with connected(tmp_path / "memory", folder=str(folder)) as client:
         await client.call_tool("remember", {"content": "Vault holds the secrets.", "kind": "decision"})
         arguments = {"content": "The cloud holds the secrets.", "kind": "decision", "supersedes": "Vault holds"}
         done = await client.call_tool("remember", arguments)

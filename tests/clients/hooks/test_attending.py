@@ -13,6 +13,7 @@ from mcp_server.clients.hooks import listener, offline, protocol
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
+from tests.conftest import project_folder
 from tests.end_to_end.servers import eventually
 from tests.serving import PLAIN
 
@@ -26,9 +27,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     monkeypatch.setattr(listener, "FIRST_SECONDS", 60.0)  # however slow this machine is
-    project = tmp_path / "a project"
-    project.mkdir()
-    (project / ".context-manager").write_text("name: harbour\n")
+    project = project_folder(tmp_path / "a project", "harbour")
     async with open_memory(workspace, PLAIN) as memory:
         earlier = ClaudeWindow(memory, tmp_path / "projects", project, "one")
         earlier.write("user", FACT)

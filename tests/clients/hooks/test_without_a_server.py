@@ -31,6 +31,7 @@ from tests.clients.hooks.asking import PATIENT, SESSION, Told, hook, listening, 
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, Open, log
 from tests.clients.hooks.test_command import imported
 from tests.clients.hooks.windows import pushed
+from tests.conftest import project_folder
 from tests.end_to_end.servers import eventually, mounting
 from tests.end_to_end.test_broken_parts import READ_ONLY
 from tests.serving import environment
@@ -129,9 +130,7 @@ async def test_a_replaced_line_stays_out(on_disk: Memory, folder: Path) -> None:
 
 
 async def test_another_projects_turns_stay_out(on_disk: Memory, folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "another place"
-    other.mkdir()
-    (other / ".context-manager").write_text("other\n", "utf-8")
+    other = project_folder(tmp_path / "another place", "other")
     turn = NewTurn("user", "The harpoon hangs in the attic of the lighthouse.", "elsewhere")
     await observe(on_disk, turn, Caller(folder=str(other)))
     await sessions.end_session(on_disk, "elsewhere")
