@@ -16,7 +16,15 @@ from mcp import Client, StdioServerParameters
 from mcp.client.extension import advertise
 from mcp.server import MCPServer
 from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID
-from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotification, TextContent, TextResourceContents
+from mcp.types import (
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    Implementation,
+    ResourceUpdatedNotification,
+    TextContent,
+    TextResourceContents,
+)
 
 import tools
 from mcp_server.app import maintain, open_memory
@@ -63,11 +71,13 @@ async def connected(
     profile: tools.Profile = "core",
     updates: Updates | None = None,
     views: bool = False,
+    user: User | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of a server in this process, on the workspace at `root`. With `views` it can show views."""
+    """A client of a server in this process, on the workspace at `root`. With `views` it can show views, with a `user`
+    it can ask."""
     told = partial(instructions.now, root, root / ".local")
     server = build(opener(root, maintained), transport=transport, folder=folder, instructions=told, profile=profile)
-    async with _client(server, client, mode, updates, views) as connection:
+    async with _client(server, client, mode, updates, views, user) as connection:
         yield connection
 
 
@@ -95,12 +105,14 @@ def _client(
     mode: Mode,
     updates: Updates | None,
     views: bool = False,
+    user: User | None = None,
 ) -> Client:
     return Client(
         server,
         mode=mode,
         client_info=Implementation(name=name, version="1"),
         message_handler=updates.handle if updates else None,
+        elicitation_callback=user,
         extensions=[advertise(EXTENSION_ID, {"mimeTypes": [APP_MIME_TYPE]})] if views else None,
     )
 
@@ -109,6 +121,18 @@ def environment(root: Path) -> dict[str, str]:
     """The environment of a real process on the workspace at `root`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
     return {**kept, **PLAIN, "CONTEXT_MANAGER_HOME": str(root)}
+
+
+class User:
+    """A user who gives these replies, one after the other, to what a client asks."""
+
+    def __init__(self, *replies: ElicitResult) -> None:
+        self.asked: list[str] = []
+        self._replies = iter(replies)
+
+    async def __call__(self, context: object, params: ElicitRequestParams) -> ElicitResult:
+        self.asked.append(params.message)
+        return next(self._replies)
 
 
 class Updates:
