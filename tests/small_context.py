@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from tests.conftest import Clock
-from tests.pressing import limited
+from tests.conftest import KEYWORDS_ONLY, Clock
 
-SMALL = limited(1000, auto_recover=0)
+SMALL = {
+    **KEYWORDS_ONLY,
+    "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": "1000",
+    "CONTEXT_MANAGER_CONTEXT__AUTO_RECOVER": "0",
+}
 USER = Caller(source="cli")
 SUBJECTS = ("the paint of the fence", "tulips in bed four", "the winter berth")
 
 
-def small_memory(
+@asynccontextmanager
+async def small_memory(
     place: Path | str, clock: Clock, new_id: Callable[[], str] | None = None
-) -> AbstractAsyncContextManager[Memory]:
-    return open_memory(place, SMALL, clock=clock, new_id=new_id)
+) -> AsyncIterator[Memory]:
+    async with open_memory(place, SMALL, clock=clock, new_id=new_id) as memory:
+        yield memory
 
 
 def words(number: int) -> str:

@@ -19,7 +19,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Implementation
 
 from tests.issuing import AUDIENCE
-from tests.preloaded import python
+from tests.preloaded import context_manager, python
+from tests.running import run
 from tests.serving import PLAIN, ROOT
 
 MANY_CALLS = {"CONTEXT_MANAGER_CALLS_PER_MINUTE": "1000000"}
@@ -163,7 +164,5 @@ async def connected(
 
 def command(address: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Returns a command of an operator, done."""
-    program = "import sys; from mcp_server.cli.main import main; sys.exit(main())"
     given = {**os.environ, **PLAIN, **environ}
-    told = [*python("-c", program), "--workspace", address, *arguments]
-    return subprocess.run(told, capture_output=True, text=True, env=given, cwd=ROOT, check=False)
+    return run(context_manager("--workspace", address, *arguments), env=given, cwd=ROOT)

@@ -23,6 +23,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, Implementation
 
 from tests import preloaded
+from tests.running import run
 from tests.serving import environment, text
 
 CALLS = int(os.environ.get("CM_CHAOS", "20"))
@@ -36,7 +37,6 @@ DATABASE_TROUBLE = re.compile(
 )
 
 _NAMING_ITSELF = 'echo $$ > "$0"; exec "$@"'
-_CLI = ("-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ async def command(
 ) -> subprocess.CompletedProcess[str]:
     """A CLI command on the workspace at `root`, done; `said` comes on its stdin."""
     done = await anyio.run_process(
-        preloaded.python(*_CLI, *arguments, mounts=prefix),
+        preloaded.context_manager(*arguments, mounts=prefix),
         input=said.encode(),
         env={**environment(root), **(env or {})},
         cwd=str(cwd or root.parent),
@@ -239,9 +239,7 @@ def mounting(script: str, *arguments: Path) -> list[str]:
     if unshare is None:
         pytest.skip("needs the command unshare (Linux) to mount a disk of its own")
     namespace = [unshare, "--mount"] if os.geteuid() == 0 else [unshare, "--map-root-user", "--mount"]
-    tried = subprocess.run(
-        [*namespace, "sh", "-c", "mount -t tmpfs -o size=64k none /tmp"], capture_output=True, text=True, check=False
-    )
+    tried = run([*namespace, "sh", "-c", "mount -t tmpfs -o size=64k none /tmp"])
     if tried.returncode != 0:
         pytest.skip(f"this machine allows no mounts in a namespace: {tried.stderr.strip()}")
     taken = f'{script}\nshift {len(arguments)}; exec "$@"'

@@ -15,7 +15,8 @@ import pytest
 from mcp.server.subscriptions import ResourceUpdated
 
 from tests.end_to_end.servers import CALLS, facts, turns
-from tests.preloaded import python
+from tests.preloaded import context_manager, python
+from tests.running import printed
 from tests.serving import ROOT, call, environment, process, resource, say
 
 pytestmark = pytest.mark.anyio
@@ -47,9 +48,8 @@ async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(t
     turn = {"role": "user", "content": "continue", "session": "s", "turn_id": "t1"}
     async with process(tmp_path) as client:
         assert "recorded" in await call(client, "observe", **turn)
-        cli = python("-c", "from mcp_server.cli.main import main; raise SystemExit(main())", "observe")
         done = await anyio.run_process(
-            [*cli, "continue", "--session", "s", "--turn-id", "t1"],
+            context_manager("observe", "continue", "--session", "s", "--turn-id", "t1"),
             cwd=str(ROOT),
             env=environment(tmp_path),
             check=False,
@@ -122,8 +122,7 @@ async def open_it():
 anyio.run(open_it)
 """
     command = [sys.executable, "-c", code, str(tmp_path / "memory")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    of_rim, of_server = (line.split() for line in done.stdout.splitlines())
+    of_rim, of_server = (line.split() for line in printed(command, cwd=ROOT).splitlines())
     assert not {*of_rim} & heavy
     assert "mcp_server.context.compile" in of_server
     left_out = ("mcp_server.page", "jinja2", "markupsafe", "psycopg")

@@ -23,9 +23,10 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, Unavailable
 from mcp_server.model import Caller
 from mcp_server.status.doctor import reset
+from tests import running
 from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
-from tests.preloaded import python
+from tests.preloaded import context_manager, python
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
@@ -125,10 +126,8 @@ async def test_a_client_of_the_server_records_and_searches(address: str) -> None
 
 def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        program = "from mcp_server.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
-        command = python("-c", program, "--workspace", address, *arguments)
         environ = {**os.environ, **KEYWORDS_ONLY, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, check=False)
+        return running.run(context_manager("--workspace", address, *arguments), env=environ, cwd=tmp_path)
 
     assert run("remember", "The crane is repaired in May.").returncode == 0
     found = run("search", "when is the crane repaired?")

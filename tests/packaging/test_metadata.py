@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 import mcp_server
 from mcp_server.home import HOME_VARIABLE
 from tests.packaging.programs import ROOT, claude
+from tests.running import printed
 
 NAME = "context-manager-mcp"
 
@@ -101,11 +101,7 @@ def test_claude_code_takes_it_and_installs_from_it(tmp_path: Path) -> None:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLAUDE_", "CONTEXT_MANAGER_"))}
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1"}
         environ = {**kept, **quiet, "HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")}
-        done = subprocess.run(
-            [program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return printed([program, *arguments], cwd=ROOT, env=environ)
 
     program = claude()
     for folder in (ROOT, ROOT / "plugin"):

@@ -16,6 +16,7 @@ from anyio.to_thread import run_sync
 from mcp_server.clients.hooks import command, listener, protocol
 from mcp_server.memory import Memory
 from tests.end_to_end.servers import eventually
+from tests.preloaded import COMMAND
 from tests.serving import environment
 
 SESSION = "11111111-2222-3333-4444-555555555555"
@@ -69,9 +70,8 @@ def hook(
     root: Path, *arguments: str, given: bytes, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """The command as a process of its own."""
-    start = "import sys; from mcp_server.cli.start import main; sys.exit(main())"
     return subprocess.run(
-        [sys.executable, "-c", start, "hook", *arguments],
+        [sys.executable, "-c", COMMAND, "hook", *arguments],
         input=given,
         capture_output=True,
         env={**environment(root), **PATIENT, **(env or {})},
