@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+
+def environ() -> dict[str, str]:
+    """The variables of this process, without those that tell us or Claude Code something."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
 
 
 def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -33,6 +32,7 @@ from mcp_server.serve import instructions
 from mcp_server.serve.server import build
 from tests import preloaded
 from tests.conftest import copied, template
+from tests.running import environ
 
 ROOT = Path(__file__).parent.parent
 PLAIN = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none", "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC"}
@@ -119,8 +119,7 @@ def _client(
 
 def environment(root: Path) -> dict[str, str]:
     """The environment of a real process on the workspace at `root`."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
-    return {**kept, **PLAIN, "CONTEXT_MANAGER_HOME": str(root)}
+    return {**environ(), **PLAIN, "CONTEXT_MANAGER_HOME": str(root)}
 
 
 class User:

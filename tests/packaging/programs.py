@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mcp import StdioServerParameters
 
-from tests.running import run
+from tests.running import environ, run
 
 UV_VARIABLE = "CONTEXT_MANAGER_UV"
 CLAUDE_VARIABLE = "CONTEXT_MANAGER_CLAUDE"
@@ -37,9 +37,7 @@ def claude() -> str:
 
 def environment(home: Path) -> dict[str, str]:
     """The environment of somebody whose HOME this is and who has set nothing of ours; uv keeps its own cache."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
-    cache = kept.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv"))
-    return {**kept, "HOME": str(home), "UV_CACHE_DIR": cache}
+    return {"UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"), **environ(), "HOME": str(home)}
 
 
 def installed_by_uv(*arguments: str, home: Path) -> None:
