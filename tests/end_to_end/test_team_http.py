@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
-from tests.end_to_end.replicas import Replica, command, connected, http_client, posted, replicas
+from tests.end_to_end.replicas import Replica, connected, http_client, operator, posted, replicas
 from tests.end_to_end.servers import eventually
 from tests.issuing import AUDIENCE, Issuer, issuer
 from tests.postgres import server
@@ -32,10 +32,7 @@ class Team:
 
     def operator(self, workspace: str, *arguments: str) -> str:
         """Returns what a command of the operator prints."""
-        environ = {"CONTEXT_MANAGER_OAUTH_ISSUER": self.issuer.url}
-        done = command(f"{self.address}&workspace={workspace}", *arguments, **environ)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return operator(self.address, workspace, self.issuer.url, *arguments)
 
     def connected(self, who: str, workspace: str = "", mode: Mode = "auto", **options: Any) -> Any:
         """Returns a client of `who`."""
