@@ -36,6 +36,10 @@ DATABASE_TROUBLE = re.compile(
     r"locked|malformed|is busy|damaged|not a database|disk I/O|Traceback|a bug in context-manager", re.IGNORECASE
 )
 
+READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"'
+SMALL = 'mount -t tmpfs -o size=6m none "$1"'
+"""Scripts for `mounting`: a workspace that cannot be written, and one on a disk of 6 MB."""
+
 _NAMING_ITSELF = 'echo $$ > "$0"; exec "$@"'
 
 

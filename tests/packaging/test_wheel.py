@@ -15,8 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.end_to_end.servers import assert_clear, eventually, mounting
-from tests.end_to_end.test_broken_parts import READ_ONLY
+from tests.end_to_end.servers import READ_ONLY, assert_clear, eventually, mounting
 from tests.gitting import git
 from tests.packaging.programs import environment, installed_by_uv, started_by_uv
 from tests.running import printed, run

@@ -21,19 +21,9 @@ async def converse(client: Client, delivery: str, turns: int = 12) -> list[str]:
     answers = []
     for number in range(turns):
         words = f"Tell me what the paint for fence number {number} costs, and which nails it needs. " * 3
+        turn = {"role": "user", "content": words, "session": "s", "delivery": delivery}
         loaded = [{"type": "file", "id": f"src/part{number}.py", "tokens": 50}]
-        answers.append(
-            await call(
-                client,
-                "observe",
-                role="user",
-                content=words,
-                session="s",
-                delivery=delivery,
-                chunks=loaded,
-                context_tokens=900 + 80 * number,
-            )
-        )
+        answers.append(await call(client, "observe", **turn, chunks=loaded, context_tokens=900 + 80 * number))
     return answers
 
 

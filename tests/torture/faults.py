@@ -18,14 +18,22 @@ from mcp_server.jobs.duties import keep_house
 from mcp_server.model import Caller
 from mcp_server.status.status import status
 from tests.conftest import Clock
-from tests.end_to_end.servers import Served, assert_clear, command, facts, files_below, mounting, served, turns
+from tests.end_to_end.servers import (
+    READ_ONLY,
+    SMALL,
+    Served,
+    assert_clear,
+    command,
+    facts,
+    files_below,
+    mounting,
+    served,
+    turns,
+)
 from tests.serving import PLAIN, text
 from tests.storage.fingerprint import assert_as_rebuilt
 from tests.torture.frame import Case, Skipped, Trial
 from tests.torture.write_steps import KNOWN, SAID, base
-
-SMALL = 'mount -t tmpfs -o size=6m none "$1"'
-READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"'
 
 
 def mounted(script: str, root: Path) -> list[str]:
@@ -167,12 +175,7 @@ async def damaged_files(trial: Trial) -> None:
         assert acknowledged, f"nothing can be recorded any more; {where}"
         await served_as_usual(server)
         assert "Traceback" not in server.stderr(), f"{where}\n{server.stderr()}"
-    assert acknowledged[-1] in [
-        content
-        for _, content in turns(
-            root,
-        )["after"]
-    ], where
+    assert acknowledged[-1] in [content for _, content in turns(root)["after"]], where
     now = files_below(root / "raw")
     assert all(now.get(path) == data for path, data in whole.items()), f"a whole transcript changed; {where}"
     trial.tally.faults += len(chosen)

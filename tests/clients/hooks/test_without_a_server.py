@@ -32,8 +32,7 @@ from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, Open, log
 from tests.clients.hooks.test_command import imported
 from tests.clients.hooks.windows import pushed
 from tests.conftest import project_folder
-from tests.end_to_end.servers import eventually, mounting
-from tests.end_to_end.test_broken_parts import READ_ONLY
+from tests.end_to_end.servers import READ_ONLY, eventually, mounting
 from tests.serving import environment
 
 pytestmark = pytest.mark.anyio
