@@ -14,16 +14,12 @@ import anyio
 import pytest
 from mcp.server.subscriptions import ResourceUpdated
 
-from tests.end_to_end.servers import CALLS, facts, turns
+from tests.end_to_end.servers import CALLS, facts, transcripts, turns
 from tests.preloaded import context_manager, python
 from tests.running import printed
 from tests.serving import ROOT, call, environment, process, resource, say
 
 pytestmark = pytest.mark.anyio
-
-
-def transcripts(root: Path) -> list[str]:
-    return [path.read_text() for path in sorted((root / "raw").rglob("*.md"))]
 
 
 async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Path) -> None:
@@ -35,7 +31,7 @@ async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Pa
         assert await say(client, "And where do I moor it?", session=boat) == boat
         with_boat = await resource(client, f"context://compiled/{boat}")
         with_cake = await resource(client, f"context://compiled/{cake}")
-    first, second = sorted(transcripts(tmp_path), key=lambda written: "cake" in written)
+    first, second = sorted(transcripts(tmp_path).values(), key=lambda written: "cake" in written)
     assert "boat" in first
     assert "cake" not in first
     assert "cake" in second
@@ -59,7 +55,7 @@ async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(t
     async with process(tmp_path) as client:
         assert "already recorded" in await call(client, "observe", **turn)
         assert "turn 2 recorded" in await call(client, "observe", **{**turn, "turn_id": "t2"})
-    (transcript,) = transcripts(tmp_path)
+    (transcript,) = transcripts(tmp_path).values()
     assert transcript.count("\ncontinue\n") == 2
 
 
