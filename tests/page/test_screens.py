@@ -290,7 +290,7 @@ async def test_a_search_explains_its_scores_and_leads_into_the_conversation(site
     assert "Nothing found." in (await site.get("/find?q=passport&until=2020-01-01")).text
 
 
-async def test_a_topic_is_tried_and_switched(site: httpx2.AsyncClient, memory: Memory) -> None:
+async def test_a_topic_is_tried_and_switched(site: httpx2.AsyncClient) -> None:
     trial = (await site.get("/topics?try=please+review+the+pull+request")).text
     assert "1 of 5 topics would be added" in trial
     assert "is active now" in await send(site, "/topics", name="deployment", on="yes")

@@ -194,12 +194,12 @@ async def test_claude_code_keeps_a_project_of_one_user_in_its_own_file(
     assert file.read_bytes() == data
 
 
-async def test_a_client_without_projects_says_so(memory: Memory, home: Path, tmp_path: Path) -> None:
+def test_a_client_without_projects_says_so(home: Path, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no configuration for a single project"):
         planned(client_named("claude-desktop"), home, project=tmp_path)
 
 
-async def test_both_names_taken_is_told(memory: Memory, home: Path) -> None:
+def test_both_names_taken_is_told(home: Path) -> None:
     taken = {"mcpServers": {"memory": {"command": "a"}, "context-manager": {"command": "b"}}}
     written(client_named("cursor"), home, json.dumps(taken).encode())
     with pytest.raises(Conflict, match="rename one of them"):
@@ -249,7 +249,7 @@ async def test_without_hooks_the_server_keeps_the_tools_that_hooks_replace(memor
     assert not (home / ".claude").exists()
 
 
-async def test_the_plugin_and_an_installation_do_not_come_together(memory: Memory, home: Path) -> None:
+def test_the_plugin_and_an_installation_do_not_come_together(home: Path) -> None:
     settings = home / ".claude" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"enabledPlugins": {"context-manager@somewhere": True}}))
