@@ -17,8 +17,6 @@ from tests.packaging.programs import ROOT, claude
 from tests.running import environ, printed
 
 NAME = "context-manager-mcp"
-
-
 VERSION = mcp_server.__version__
 
 

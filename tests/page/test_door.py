@@ -27,11 +27,7 @@ from tests.preloaded import context_manager, programs
 pytestmark = pytest.mark.anyio
 
 ROOT = "http://127.0.0.1:8766"
-
-
 OWN = {"sec-fetch-site": "same-origin", "origin": ROOT}
-
-
 SCREENS = ("/now", "/days", "/knows", "/find", "/topics", "/state")
 
 
