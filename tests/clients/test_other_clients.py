@@ -69,15 +69,11 @@ def spoken(memory: Memory, session: str) -> list[str]:
     return [line for _, line in turns(memory.disk.root)[session]]
 
 
-def is_the_conversation(lines: list[str], prompt: str = "run it") -> bool:
+def is_the_conversation(lines: list[str]) -> bool:
     """Whether a user asked to run a command, a tool ran it, and the model said so."""
     asked, tool, answer = lines
-    return (
-        asked.endswith((prompt, f"{prompt} now"))
-        and tool.startswith("> [tool:")
-        and "ran" in tool
-        and answer == "Fine."
-    )
+    ran = tool.startswith("> [tool:") and "ran" in tool
+    return asked.endswith(("run it", "run it now")) and ran and answer == "Fine."
 
 
 @EACH

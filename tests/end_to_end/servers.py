@@ -187,9 +187,9 @@ async def failed(root: Path, *arguments: str, **options: Any) -> str:
     return ended.stderr
 
 
-async def eventually(holds: Callable[[], Awaitable[object] | object], seconds: float = PATIENCE) -> None:
+async def eventually(holds: Callable[[], Awaitable[object] | object]) -> None:
     """Asks again and again until it holds."""
-    with anyio.fail_after(seconds):
+    with anyio.fail_after(PATIENCE):
         while True:
             found = holds()
             if await found if inspect.isawaitable(found) else found:

@@ -46,9 +46,9 @@ async def maintaining(memory: Memory) -> AsyncIterator[anyio.abc.TaskGroup]:
         tasks.cancel_scope.cancel()
 
 
-async def finds(memory: Memory, word: str, how: str = "keyword") -> bool:
+async def finds(memory: Memory, word: str) -> bool:
     found = await candidates_of(memory.index, plain_query(word))
-    return found.used == how and any(word in one.passage.text for one in found.found)
+    return found.used == "keyword" and any(word in one.passage.text for one in found.found)
 
 
 @pytest.fixture

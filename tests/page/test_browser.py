@@ -171,9 +171,9 @@ def test_axe_finds_what_is_wrong_on_a_bad_page(page: Page) -> None:
 # ---------------------------------------------------------------- tasks by keyboard
 
 
-def tab_to(page: Page, text: str, *, most: int = 80) -> None:
+def tab_to(page: Page, text: str) -> None:
     """Presses Tab until the element with this text or label has the focus."""
-    for _ in range(most):
+    for _ in range(80):
         page.keyboard.press("Tab")
         said = page.evaluate(
             "document.activeElement.innerText || document.activeElement.getAttribute('aria-label') || ''"

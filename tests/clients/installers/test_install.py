@@ -48,11 +48,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home of mine"
 
 
-def written(client: Client, home: Path, data: bytes, mode: int = 0o640) -> Path:
+def written(client: Client, home: Path, data: bytes) -> Path:
     file = client.file(machine(home))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
-    file.chmod(mode)
+    file.chmod(0o640)
     return file
 
 
