@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.extension import advertise
 from mcp.server import MCPServer
 from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID
+from mcp.server.subscriptions import ResourceUpdated
 from mcp.types import (
     CallToolResult,
     ElicitRequestParams,
@@ -132,6 +133,14 @@ class User:
     async def __call__(self, context: object, params: ElicitRequestParams) -> ElicitResult:
         self.asked.append(params.message)
         return next(self._replies)
+
+
+async def heard(events: AsyncIterator[object], uri: str) -> None:
+    """Waits until a client of the newer era hears of an update of `uri`; fails after a minute."""
+    with anyio.fail_after(60):
+        async for event in events:
+            if isinstance(event, ResourceUpdated) and event.uri == uri:
+                return
 
 
 class Updates:

@@ -12,12 +12,11 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.server.subscriptions import ResourceUpdated
 
 from tests.end_to_end.servers import CALLS, facts, transcripts, turns
 from tests.preloaded import context_manager, python
 from tests.running import printed
-from tests.serving import ROOT, call, environment, process, resource, say
+from tests.serving import ROOT, call, environment, heard, process, resource, say
 
 pytestmark = pytest.mark.anyio
 
@@ -71,13 +70,6 @@ async def test_a_modern_client_hears_of_an_edit_by_hand_and_of_another_process(t
             async with process(tmp_path) as other:
                 await say(other, "I keep a blue boat in Senj.", session="t")
                 await heard(events, uri)
-
-
-async def heard(events: object, uri: str) -> None:
-    with anyio.fail_after(60):
-        async for event in events:  # type: ignore[attr-defined]
-            if isinstance(event, ResourceUpdated) and event.uri == uri:
-                return
 
 
 async def settled(events: object) -> None:
