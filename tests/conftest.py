@@ -158,6 +158,13 @@ def new_workspace() -> Path:
     return template()
 
 
+def project_folder(folder: Path, name: str) -> Path:
+    """Makes a folder that belongs to a project, if it is not there, and returns it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".context-manager").write_text(f"{name}\n", "utf-8")
+    return folder
+
+
 def copied(made: Path, workspace: Path) -> None:
     """Copies a workspace. Its git hooks name its folder: with the old one, every opening would write them anew."""
     shutil.copytree(made, workspace, dirs_exist_ok=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.answering import Handler, answering
 
 AUDIENCE = "http://127.0.0.1:8765/mcp"
 """The address of the memory that these tokens are for."""
@@ -24,36 +25,21 @@ def key(kid: str) -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
+@dataclass
 class Issuer:
     """An issuer with published keys. `asked` counts the requests for them."""
 
-    def __init__(self) -> None:
-        self.kids = ["first"]
-        self.asked = 0
-        issuer = self
+    url: str
+    kids: list[str] = field(default_factory=lambda: ["first"])
+    asked: int = 0
 
-        class Answers(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path == "/.well-known/openid-configuration":
-                    found: dict[str, Any] = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys"}
-                else:
-                    issuer.asked += 1
-                    public = [
-                        (kid, json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key(kid).public_key())))
-                        for kid in issuer.kids
-                    ]
-                    found = {"keys": [{**one, "kid": kid, "use": "sig", "alg": "ES256"} for kid, one in public]}
-                body = json.dumps(found).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+    def published(self, path: str) -> dict[str, Any]:
+        """Returns what is at a path."""
+        if path == "/.well-known/openid-configuration":
+            return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        self.asked += 1
+        public = [(kid, json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key(kid).public_key()))) for kid in self.kids]
+        return {"keys": [{**one, "kid": kid, "use": "sig", "alg": "ES256"} for kid, one in public]}
 
     def token(self, subject: str, kid: str = "first", **claims: Any) -> str:
         """Returns a signed token. A claim that is None is left out."""
@@ -70,12 +56,11 @@ class Issuer:
 @contextmanager
 def issuer() -> Iterator[Issuer]:
     """Yields a running issuer."""
-    running = Issuer()
-    thread = threading.Thread(target=running.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+
+    class Publishing(Handler):
+        def do_GET(self) -> None:
+            self.answer(json.dumps(running.published(self.path)).encode())
+
+    with answering(Publishing) as url:
+        running = Issuer(url)
         yield running
-    finally:
-        running.server.shutdown()
-        running.server.server_close()
-        thread.join()

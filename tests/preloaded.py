@@ -48,6 +48,9 @@ _THEIRS = (
 
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000  # CLONE_NEWNS and CLONE_NEWUSER of Linux
 
+COMMAND = "from mcp_server.cli.start import main; raise SystemExit(main())"
+"""The code of our command `context-manager`."""
+
 FORKS = sys.platform == "linux"
 """Elsewhere a process may not survive a fork after it has loaded system libraries."""
 
@@ -64,11 +67,15 @@ def python(*arguments: str, pid_file: Path | None = None, mounts: Sequence[str] 
     return [sys.executable, "-IS", launcher, _address(), str(pid_file or ""), json.dumps(mounts), *arguments]
 
 
+def context_manager(*arguments: str, pid_file: Path | None = None, mounts: Sequence[str] = ()) -> list[str]:
+    """Returns a command that does what `context-manager *arguments` does, in the same way as `python`."""
+    return python("-c", COMMAND, *arguments, pid_file=pid_file, mounts=mounts)
+
+
 def _write_programs(folder: Path, address: str) -> None:
     launch = shlex.join([sys.executable, "-IS", str(Path(__file__).with_name("launcher.py")), address, "", "[]"])
-    cli = shlex.quote("from mcp_server.cli.start import main; raise SystemExit(main())")
     for name, program in {
-        "context-manager": f'exec {launch} -c {cli} "$@"',
+        "context-manager": f'exec {launch} -c {shlex.quote(COMMAND)} "$@"',
         "context-manager-mcp": f'exec {launch} -m mcp_server "$@"',
         "python": f'[ "$1" != -P ] || shift\ncase "$1" in\n-c|-m) exec {launch} "$@" ;;\nesac\n'
         f'exec {shlex.quote(sys.executable)} "$@"',

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,7 +15,16 @@ from mcp import Client, StdioServerParameters
 from mcp.client.extension import advertise
 from mcp.server import MCPServer
 from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID
-from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotification, TextContent, TextResourceContents
+from mcp.server.subscriptions import ResourceUpdated
+from mcp.types import (
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    Implementation,
+    ResourceUpdatedNotification,
+    TextContent,
+    TextResourceContents,
+)
 
 import tools
 from mcp_server.app import maintain, open_memory
@@ -25,6 +33,7 @@ from mcp_server.serve import instructions
 from mcp_server.serve.server import build
 from tests import preloaded
 from tests.conftest import copied, template
+from tests.running import environ
 
 ROOT = Path(__file__).parent.parent
 PLAIN = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none", "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC"}
@@ -63,11 +72,13 @@ async def connected(
     profile: tools.Profile = "core",
     updates: Updates | None = None,
     views: bool = False,
+    user: User | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of a server in this process, on the workspace at `root`. With `views` it can show views."""
+    """A client of a server in this process, on the workspace at `root`. With `views` it can show views, with a `user`
+    it can ask."""
     told = partial(instructions.now, root, root / ".local")
     server = build(opener(root, maintained), transport=transport, folder=folder, instructions=told, profile=profile)
-    async with _client(server, client, mode, updates, views) as connection:
+    async with _client(server, client, mode, updates, views, user) as connection:
         yield connection
 
 
@@ -95,20 +106,41 @@ def _client(
     mode: Mode,
     updates: Updates | None,
     views: bool = False,
+    user: User | None = None,
 ) -> Client:
     return Client(
         server,
         mode=mode,
         client_info=Implementation(name=name, version="1"),
         message_handler=updates.handle if updates else None,
+        elicitation_callback=user,
         extensions=[advertise(EXTENSION_ID, {"mimeTypes": [APP_MIME_TYPE]})] if views else None,
     )
 
 
 def environment(root: Path) -> dict[str, str]:
     """The environment of a real process on the workspace at `root`."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
-    return {**kept, **PLAIN, "CONTEXT_MANAGER_HOME": str(root)}
+    return {**environ(), **PLAIN, "CONTEXT_MANAGER_HOME": str(root)}
+
+
+class User:
+    """A user who gives these replies, one after the other, to what a client asks."""
+
+    def __init__(self, *replies: ElicitResult) -> None:
+        self.asked: list[str] = []
+        self._replies = iter(replies)
+
+    async def __call__(self, context: object, params: ElicitRequestParams) -> ElicitResult:
+        self.asked.append(params.message)
+        return next(self._replies)
+
+
+async def heard(events: AsyncIterator[object], uri: str) -> None:
+    """Waits until a client of the newer era hears of an update of `uri`; fails after a minute."""
+    with anyio.fail_after(60):
+        async for event in events:
+            if isinstance(event, ResourceUpdated) and event.uri == uri:
+                return
 
 
 class Updates:

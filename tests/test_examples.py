@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.preloaded import python
+from tests.running import environ, printed
 
 ROOT = Path(__file__).parent.parent
 RUN = """
@@ -41,11 +40,7 @@ def test_every_example_is_known_here() -> None:
 def test_it_runs_and_shows_what_it_says(name: str, tmp_path: Path) -> None:
     if name.startswith("pydantic_ai"):
         pytest.importorskip("pydantic_ai", reason="needs pydantic-ai-slim[mcp], which the extra `dev` brings")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
     command = python("-c", RUN, str(ROOT / "examples" / name), str(tmp_path / "memory"))
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**kept, "HOME": str(tmp_path)}, capture_output=True, text=True, encoding="utf-8"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    shown = printed(command, cwd=tmp_path, env={**environ(), "HOME": str(tmp_path)})
     for line in EXAMPLES[name]:
-        assert line in done.stdout, done.stdout
+        assert line in shown

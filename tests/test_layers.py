@@ -20,30 +20,9 @@ FILES = [
 ]
 
 ORDER = (
-    *(
-        "mcp_server",
-        "errors",
-        "concurrency",
-        "home",
-        "endpoints",
-        "data",
-        "model",
-        "project",
-        "text",
-        "settings",
-    ),
+    *("mcp_server", "errors", "concurrency", "home", "endpoints", "data", "model", "project", "text", "settings"),
     *("settings_file", "tokens", "conversations", "understanding", "search", "embed", "topics", "llm", "history"),
-    *(
-        "knowledge",
-        "relevance",
-        "context",
-        "checkpoints",
-        "pressure",
-        "recovery",
-        "forgetting",
-        "storage",
-        "memory",
-    ),
+    *("knowledge", "relevance", "context", "checkpoints", "pressure", "recovery", "forgetting", "storage", "memory"),
     *("status", "connection", "clients", "tools", "resources", "prompts", "jobs", "app"),
     *("page", "serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
 )

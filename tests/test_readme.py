@@ -8,7 +8,6 @@ import inspect
 import os
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import pytest
 from mcp_server.agent import AgentMemory
 from mcp_server.cli.main import COMMANDS, cli
 from mcp_server.settings import SECTIONS, knobs
+from tests.running import printed, run
 from tests.serving import connected
 
 ROOT = Path(__file__).parent.parent
@@ -158,10 +158,7 @@ def test_its_two_commands_are_whole() -> None:
 def test_the_command_it_connects_clients_to_is_installed() -> None:
     for script in ("context-manager-mcp", "context-manager"):
         assert (Path(sys.executable).parent / script).exists()
-    said = subprocess.run(
-        [Path(sys.executable).parent / "context-manager", "--version"], capture_output=True, text=True
-    )
-    assert "context-manager" in said.stdout
+    assert "context-manager" in printed([Path(sys.executable).parent / "context-manager", "--version"])
 
 
 def test_nothing_in_the_project_names_a_machine() -> None:
@@ -176,7 +173,7 @@ def test_nothing_in_the_project_names_a_machine() -> None:
 
 def our_files() -> Iterator[Path]:
     """Yields the files that git tracks; in a copy without git, as `.ci/run` makes, all that no installation made."""
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    tracked = run(["git", "ls-files"], cwd=ROOT).stdout.splitlines()
     yield from (ROOT / path for path in tracked)
     for folder, inside, names in os.walk(ROOT) if not tracked else ():
         inside[:] = [name for name in inside if name not in (".venv", "build")]

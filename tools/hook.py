@@ -48,9 +48,8 @@ def tool(connection: Connection) -> Tool:
             "agent_type": agent_type,
             "last_assistant_message": last_assistant_message,
         }
-        named = {
-            name: value for name, value in given.items() if value
-        }  # clients send fields that the event does not have as ""
+        # clients send fields that the event does not have as ""
+        named = {name: value for name, value in given.items() if value}
         if connection.folder:
             named["project_dir"] = connection.folder
         memory = await connection.memory()

@@ -20,7 +20,6 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
-from mcp_server.app import catch_up, open_memory
 from mcp_server.cli import shell
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.demo import Step, demo
@@ -181,7 +180,7 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
 
 async def _run(workspace: Path, file: Path | None, ask: str | None) -> list[Step]:
     done: list[Step] = []
-    async with aclosing(demo(workspace, open_memory, catch_up, os.environ, file, ask)) as steps:
+    async with aclosing(demo(workspace, os.environ, file, ask)) as steps:
         async for step in steps:
             done.append(step)
             if not shell.as_json():

@@ -11,13 +11,13 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcp_server.app import catch_up, open_memory
 from mcp_server.clients.importers.imported import ImportReport
 from mcp_server.clients.importers.run import import_path
 from mcp_server.context.compile import CompileRequest, compile_context
@@ -46,9 +46,6 @@ SETTINGS = {"CONTEXT_MANAGER_CONTEXT_COMPILER__TOKEN_BUDGET": "1200"}
 FOLDERS = ("CLAUDE_PROJECT_DIR", "CONTEXT_MANAGER_HOME")
 """Variables that would point the server at something of the user's own."""
 
-Open = Callable[[Path, Mapping[str, str]], AbstractAsyncContextManager[Memory]]
-"""Opens the workspace in a folder with the settings of an environment."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -69,11 +66,9 @@ class Step:
 
 async def demo(
     workspace: Path,
-    open_memory: Open,
-    catch_up: Callable[[Memory], Awaitable[object]],
     environ: Mapping[str, str],
-    file: Path | None = None,
-    question: str | None = None,
+    file: Path | None,
+    question: str | None,
 ) -> AsyncGenerator[Step, None]:
     """Yields each step when it is done. If `file` is given, it is imported instead of the package's own conversation.
 

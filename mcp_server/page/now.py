@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from mcp_server.context.windows import PUSHED
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
-from mcp_server.page.answer import Page, Routes
+from mcp_server.page.answer import Page, Routes, mark_of
 from mcp_server.page.passages import Passages, Words, by_kind, largest_first, where
 from mcp_server.storage import logs
 
@@ -63,8 +62,7 @@ def records(memory: Memory) -> Iterator[dict[str, Any]]:
 
 
 def record_id(record: Mapping[str, Any]) -> str:
-    named = "|".join(str(record.get(name)) for name in ("at", "session", "event", "sha256"))
-    return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:16]
+    return mark_of("|".join(str(record.get(name)) for name in ("at", "session", "event", "sha256")))
 
 
 def kind_of(record: Mapping[str, Any]) -> str:
@@ -161,7 +159,7 @@ async def never_push(page: Page) -> Response:
 def _version(memory: Memory) -> str:
     """Returns the version of both logs, which changes with every new record."""
     places = [memory.files.version(f"{logs.FOLDER}/{kind}.jsonl") for kind in (PUSHED, COMPILED)]
-    return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
+    return mark_of(repr(places))
 
 
 def _rows(memory: Memory, kind: str, before: str) -> tuple[list[dict[str, Any]], bool]:

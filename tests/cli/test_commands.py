@@ -70,6 +70,31 @@ def test_sessions_are_listed_shown_and_ended(run: Run) -> None:
     assert "context-manager:" in run("session", "end", "nosuch", code=1)
 
 
+def test_topics_are_listed_and_switched(run: Run, workspace: Path) -> None:
+    before = json.loads(run("topics", "list", "--json"))
+    activation = {topic["name"]: topic["activation"] for topic in before["topics"]}
+    assert list(activation) == ["pull-request-review", "python-3", "deployment", "email-triage", "weekly-review"]
+    assert [name for name in activation if activation[name] == "manual"] == ["deployment", "weekly-review"]
+    assert before["session"] is None
+    assert "no conversation yet" in run("topics", "activate", "deployment", code=1)
+
+    said = run("observe", "Please go through my inbox and sort the unread mails", "--session", "s")
+    assert "topics now active: email-triage (pattern “go through my inbox" in said
+    listed = run("topics", "list")
+    assert "# Topics: 5, 1 active in s" in listed
+    assert "for 3 more exchanges" in listed
+    assert "deployment is active now, until you deactivate it (session s)" in run("topics", "activate", "Deployment")
+    assert json.loads(run("topics", "deactivate", "deployment", "--json"))["changed"] is True
+    assert "is already off" in run("topics", "deactivate", "deployment")
+    active = json.loads(run("status", "topics", "--session", "s", "--json"))["topics"]["active"]
+    assert active.keys() == {"email-triage"}
+
+    (workspace / "topics" / "bad.md").write_text("---\ntriggers:\n  - type: patern\n---\n", encoding="utf-8")
+    assert "- topics/bad.md: line 3: `triggers.0`: 'patern' is not a type of trigger" in run("topics", "list")
+    assert "did you mean 'email-triage'?" in run("topics", "activate", "emial", code=1)
+    assert "no session 'x'" in run("topics", "list", "--session", "x", code=1)
+
+
 def test_compile_prints_exactly_the_compiled_bytes(
     workspace: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

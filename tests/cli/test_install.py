@@ -170,9 +170,7 @@ def test_what_claude_code_has_said_is_offered(
     assert done["import"]["new_turns"] == 0
 
 
-def test_the_first_window_has_its_brief_before_any_server_made_one(
-    run: Run, home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_window_has_its_brief_before_any_server_made_one(run: Run, home: Path, workspace: Path) -> None:
     run("remember", "The winter berth is paid until March", "--project", "global")
 
     run("install", "claude-code", "--no-import")
@@ -206,9 +204,7 @@ def test_doctor_sees_the_chain_and_ends_with_1_if_a_link_is_broken(run: Run, hom
     assert "1 to fix: the lines with `fix`." in said
 
 
-def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(
-    run: Run, home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(run: Run, home: Path, workspace: Path) -> None:
     file = settings(home)
     assert "in any client's configuration" in run("uninstall", "--all")
     run("install", "cursor")

@@ -18,8 +18,8 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.model import Caller
 from tests.clients.hooks.asking import hook
-from tests.conftest import KEYWORDS_ONLY, Run
-from tests.preloaded import python
+from tests.conftest import KEYWORDS_ONLY, Run, project_folder
+from tests.preloaded import context_manager
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
 OTHER = "Marta sharpened the bread knife of the galley in April."
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
 @pytest.fixture
 def pushed(workspace: Path, tmp_path: Path) -> Callable[..., None]:
     """Hooks of a session, one after the other, on a memory that knows where the key is."""
-    (tmp_path / ".context-manager").write_text("boats\n", "utf-8")
+    project_folder(tmp_path, "boats")
 
     async def hooks(*prompts: str) -> None:
         async with open_memory(workspace, KEYWORDS_ONLY) as memory:
@@ -135,9 +135,8 @@ def test_watching_shows_each_decision_when_it_is_made(
     run: Run, pushed: Callable[..., None], workspace: Path, tmp_path: Path
 ) -> None:
     pushed("bake a cake with plums")
-    command = python("-c", "from mcp_server.cli.start import main; raise SystemExit(main())")
     watching = subprocess.Popen(
-        [*command, "--workspace", str(workspace), "last", "--watch", "--json", "--session", "now"],
+        context_manager("--workspace", str(workspace), "last", "--watch", "--json", "--session", "now"),
         env={**os.environ, **KEYWORDS_ONLY},
         cwd=tmp_path,
         stdout=subprocess.PIPE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mcp_server.cli import main as entry
 from mcp_server.cli.main import COMMANDS, GROUPS, cli, main
 from mcp_server.cli.shell import print_json
 from mcp_server.errors import NotFound
+from tests.running import printed, run
 
 HEAVY = {"mcp", "numpy", "rich", "pydantic", "tiktoken", "wordllama", "git", "aiosqlite", "anyio"}
 
@@ -23,8 +23,7 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     script = (
         "import sys, json; from mcp_server.cli.main import main; main(['-h']); print(json.dumps(list(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    *help_text, modules = done.stdout.splitlines()
+    *help_text, modules = printed([sys.executable, "-c", script]).splitlines()
     assert not HEAVY & {name.split(".")[0] for name in json.loads(modules)}
     for name in COMMANDS:
         assert any(line.strip().startswith(name) for line in help_text)
@@ -135,21 +134,17 @@ def test_with_json_an_error_is_json(
 
 def test_the_shell_completes_commands() -> None:
     asked = {"_CONTEXT_MANAGER_COMPLETE": "bash_complete", "COMP_WORDS": "context-manager sea", "COMP_CWORD": "1"}
-    done = subprocess.run(
-        [Path(sys.executable).parent / "context-manager"], env={**os.environ, **asked}, capture_output=True, text=True
-    )
+    done = run([Path(sys.executable).parent / "context-manager"], env={**os.environ, **asked})
     assert done.stdout.split() == ["plain,search"]
 
 
 def test_the_server_says_its_version_and_what_a_terminal_should_do() -> None:
     server = [sys.executable, "-m", "mcp_server"]
-    done = subprocess.run([*server, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("context-manager-mcp ")
-    help_text = subprocess.run([*server, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "context-manager install" in " ".join(help_text.split())
+    assert printed([*server, "--version"]).startswith("context-manager-mcp ")
+    assert "context-manager install" in " ".join(printed([*server, "--help"]).split())
     ours, theirs = os.openpty()
     try:
-        told = subprocess.run(server, stdin=theirs, capture_output=True, text=True, timeout=60)
+        told = run(server, stdin=theirs)
     finally:
         os.close(ours)
         os.close(theirs)

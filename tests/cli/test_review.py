@@ -23,7 +23,7 @@ from mcp_server.model import Caller
 from mcp_server.text.destinations import archived_path
 from tests.conftest import KEYWORDS_ONLY, Clock, Run
 from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, VAULT, talk
-from tests.preloaded import python
+from tests.preloaded import context_manager
 from tests.understanding.talks import BERTH
 
 BACKUP = "Run the backup of the ledger every night at 02:00 and keep the last 30 copies on the NAS."
@@ -97,10 +97,9 @@ def in_terminal(workspace: Path, *pressed: str) -> str:
     import pty
     import termios
 
-    command = python("-c", "from mcp_server.cli.start import main; raise SystemExit(main())")
     master, slave = pty.openpty()
     ended = subprocess.Popen(
-        [*command, "--workspace", str(workspace), "review"],
+        context_manager("--workspace", str(workspace), "review"),
         env={**os.environ, **KEYWORDS_ONLY, "TERM": "xterm", "COLUMNS": "200"},
         stdin=slave,
         stdout=slave,

@@ -9,6 +9,7 @@ import pytest
 
 from mcp_server.cli.main import main
 from tests.conftest import Run
+from tests.end_to_end.servers import files_below
 
 pytestmark = pytest.mark.usefixtures("empty_memory", "fast_notes")
 
@@ -24,11 +25,7 @@ def filled(run: Run, workspace: Path) -> Run:
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
-    }
+    return {path: data for path, data in files_below(root).items() if "/." not in f"/{path}"}
 
 
 @pytest.mark.parametrize("name", ["memory.zip", "copy"])

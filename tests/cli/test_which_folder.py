@@ -14,7 +14,8 @@ import pytest
 from tests.conftest import KEYWORDS_ONLY, Run
 from tests.end_to_end.servers import files_below, served
 from tests.gitting import git
-from tests.preloaded import python
+from tests.preloaded import COMMAND, python
+from tests.running import run
 
 READING = [
     ("search", "x"),
@@ -187,7 +188,7 @@ def test_a_server_over_http_writes_no_token_into_another_repository(code: Path) 
     before = files_below(code)
     command = python("-m", "mcp_server", "--workspace", str(code), "--http", "--port", "0")
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run(command)
 
     assert done.returncode == 1
     assert "is not a memory" in done.stderr
@@ -197,8 +198,7 @@ def test_a_server_over_http_writes_no_token_into_another_repository(code: Path) 
 def test_a_hook_queues_nothing_in_another_repository(code: Path) -> None:
     before = files_below(code)
     said = {"hook_event_name": "Stop", "session_id": "s1", "transcript_path": "/tmp/s1.jsonl", "cwd": "/"}
-    program = "import sys; from mcp_server.cli.start import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "hook", "Stop", "--workspace", str(code)]
+    command = [sys.executable, "-c", COMMAND, "hook", "Stop", "--workspace", str(code)]
 
     subprocess.run(command, input=json.dumps(said).encode(), timeout=60, check=True, env=dict(os.environ))
 

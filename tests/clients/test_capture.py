@@ -32,8 +32,8 @@ def projects(tmp_path: Path) -> Path:
     return tmp_path / "claude" / "projects"
 
 
-async def said(memory: Memory, session: str = SESSION) -> list[tuple[str, str]]:
-    return [(turn.role, turn.content) for turn in await session_turns(memory, session)]
+async def said(memory: Memory) -> list[tuple[str, str]]:
+    return [(turn.role, turn.content) for turn in await session_turns(memory, SESSION)]
 
 
 def sequence(made: Transcript, turns: tuple[Turn, ...]) -> list[object]:

@@ -25,6 +25,7 @@ from prompts import RESUME
 from tests.clients.hooks.asking import queued, said
 from tests.clients.hooks.windows import ClaudeWindow
 from tests.clients.importers.claude_code_files import SESSION, everything
+from tests.conftest import project_folder
 from tests.end_to_end.servers import transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -68,15 +69,11 @@ def spoken(memory: Memory, session: str) -> list[str]:
     return [line for _, line in turns(memory.disk.root)[session]]
 
 
-def is_the_conversation(lines: list[str], prompt: str = "run it") -> bool:
+def is_the_conversation(lines: list[str]) -> bool:
     """Whether a user asked to run a command, a tool ran it, and the model said so."""
     asked, tool, answer = lines
-    return (
-        asked.endswith((prompt, f"{prompt} now"))
-        and tool.startswith("> [tool:")
-        and "ran" in tool
-        and answer == "Fine."
-    )
+    ran = tool.startswith("> [tool:") and "ran" in tool
+    return asked.endswith(("run it", "run it now")) and ran and answer == "Fine."
 
 
 @EACH
@@ -204,15 +201,18 @@ async def test_gemini_answers_and_prompts_are_recorded_from_hooks_if_there_is_no
     assert spoken(memory, "s") == ["Where is the key?", "In the drawer."]
 
 
-async def test_a_fact_told_in_one_client_comes_into_the_others(memory: Memory, home: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "boats"
-    folder.mkdir()
-    (folder / ".context-manager").write_text("boats\n", "utf-8")
+async def tell_codex(memory: Memory, folder: Path, *facts: str) -> None:
+    """A session of Codex in a folder, in which a user tells these facts."""
     told = {"client": "codex", "session_id": "a", "cwd": str(folder)}
-    for number, fact in enumerate(("The key of the boat house hangs behind the cellar door.", "We paint in June.")):
+    for number, fact in enumerate(facts):
         await handle(memory, "UserPromptSubmit", {**told, "prompt": fact})
         await handle(memory, "Stop", {**told, "last_assistant_message": f"Noted {number}."})
     await handle(memory, "SessionEnd", told)
+
+
+async def test_a_fact_told_in_one_client_comes_into_the_others(memory: Memory, home: Path, tmp_path: Path) -> None:
+    folder = project_folder(tmp_path / "boats", "boats")
+    await tell_codex(memory, folder, "The key of the boat house hangs behind the cellar door.", "We paint in June.")
     for client in ADAPTERS:
         asked = {"client": client, "session_id": f"in {client}", "cwd": str(folder)}
         output = await handle(
@@ -223,7 +223,7 @@ async def test_a_fact_told_in_one_client_comes_into_the_others(memory: Memory, h
         assert set(output) <= {"additionalContext"} or set(output) == {"hookSpecificOutput", "systemMessage"}
 
 
-async def test_claude_codes_hook_that_copilot_runs_neither_records_nor_injects(memory: Memory, tmp_path: Path) -> None:
+async def test_claude_codes_hook_that_copilot_runs_neither_records_nor_injects(memory: Memory) -> None:
     root = memory.disk.root
     fields = {"transcript_path": "/home/ana/.copilot/session-state/s/events.jsonl"}
     environ = {"COPILOT_CLI": "1"}
@@ -264,15 +264,8 @@ async def test_a_conversation_begun_in_codex_and_resumed_elsewhere_is_one_sessio
 async def test_a_program_that_runs_the_hooks_of_two_clients_is_recorded_and_told_once(
     memory: Memory, home: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "boats"
-    folder.mkdir()
-    (folder / ".context-manager").write_text("boats\n", "utf-8")
-    told = {"client": "codex", "session_id": "a", "cwd": str(folder)}
-    await handle(
-        memory, "UserPromptSubmit", {**told, "prompt": "The key of the boat house hangs behind the cellar door."}
-    )
-    await handle(memory, "Stop", {**told, "last_assistant_message": "Noted."})
-    await handle(memory, "SessionEnd", told)
+    folder = project_folder(tmp_path / "boats", "boats")
+    await tell_codex(memory, folder, "The key of the boat house hangs behind the cellar door.")
     fields = {"session_id": "in-vscode", "cwd": str(folder), "transcript_path": str(tmp_path / "chat.json")}
     (tmp_path / "chat.json").write_text("{}")
     texts = ""

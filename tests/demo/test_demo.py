@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 from tests.clients.importers import data
-from tests.preloaded import python
+from tests.preloaded import context_manager
+from tests.running import printed
 
 
 def run(*arguments: str, cwd: Path) -> str:
-    command = python("-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())", *arguments)
-    environ = os.environ | {"COLUMNS": "120"}
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=environ)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return printed(context_manager(*arguments), cwd=cwd, env=os.environ | {"COLUMNS": "120"})
 
 
 def words(svg: str) -> list[str]:

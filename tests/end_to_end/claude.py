@@ -23,7 +23,8 @@ import pytest
 
 from tests.end_to_end.fake_anthropic import FakeAnthropic
 from tests.end_to_end.node import BIN_VARIABLE
-from tests.preloaded import programs, python
+from tests.preloaded import context_manager, programs, python
+from tests.running import printed, run
 
 ROOT = Path(__file__).parent.parent.parent
 PLUGIN = ROOT / "plugin"
@@ -42,7 +43,7 @@ def usable_claude() -> Path:
         pytest.skip(f"needs Claude Code: `claude` on PATH, or named in {CLAUDE_VARIABLE}")
     if not Path(found).exists():
         pytest.skip(f"{CLAUDE_VARIABLE} names {found}, and there is no Claude Code")
-    version = subprocess.run([found, "--version"], env=_outside(), capture_output=True, text=True, check=False)
+    version = run([found, "--version"], env=_outside())
     if version.returncode != 0:
         pytest.skip(f"{found} does not start: {version.stderr.strip()[:200]}")
     return Path(found)
@@ -96,16 +97,7 @@ class Desk:
     def ask(self, prompt: str, *options: str, folder: Path | None = None) -> Answered:
         """One prompt in a session of its own (with `--resume ID`, of an earlier one), which ends with the answer."""
         command = [*self._printing(), prompt, "--output-format", "json", *options]
-        done = subprocess.run(
-            command,
-            cwd=folder or self.project,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE * 2,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        done = run(command, cwd=folder or self.project, env=self.env)
         assert done.returncode == 0, done.stdout + done.stderr
         said: dict[str, Any] = json.loads(done.stdout)
         return Answered(said["session_id"], said["result"], done.stderr)
@@ -146,17 +138,7 @@ class Desk:
 
     def our(self, *arguments: str) -> str:
         """What a command of ours prints, run as this user."""
-        done = subprocess.run(
-            python("-c", "from mcp_server.cli.start import main; raise SystemExit(main())", *arguments),
-            cwd=self.project,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE * 2,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return printed(context_manager(*arguments), cwd=self.project, env=self.env)
 
     @property
     def transcripts(self) -> list[Path]:

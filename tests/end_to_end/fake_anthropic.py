@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
+
+from tests.answering import Handler, answering
 
 REMINDER = "<system-reminder>"
 
@@ -80,24 +79,15 @@ class FakeAnthropic:
         self.asked: list[Asked] = []
         self._answer = answer
         self._numbers = itertools.count(1)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._serving = answering(self._handler())
+        self.url = ""
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.url = self._serving.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def __exit__(self, *error: Any) -> None:
+        self._serving.__exit__(*error)
 
     def _reply(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | str:
         """Returns the reply to a POST request: a JSON object, or a stream of events."""
@@ -132,35 +122,25 @@ class FakeAnthropic:
             "usage": {"input_tokens": 10, "output_tokens": 5},
         }
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[Handler]:
         api = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Model(Handler):
             protocol_version = "HTTP/1.1"
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-                """Keeps quiet."""
-
             def do_HEAD(self) -> None:
-                self._send(b"")
+                self.answer()
 
             def do_GET(self) -> None:
-                self._send(b'{"data": []}')
+                self.answer(b'{"data": []}')
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
                 reply = api._reply(self.path, body)
                 kind = "application/json" if isinstance(reply, dict) else "text/event-stream"
-                self._send((json.dumps(reply) if isinstance(reply, dict) else reply).encode(), kind)
+                self.answer((json.dumps(reply) if isinstance(reply, dict) else reply).encode(), kind)
 
-            def _send(self, body: bytes, kind: str = "application/json") -> None:
-                self.send_response(200)
-                self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        return Handler
+        return Model
 
 
 def _is_compaction(asked: Asked) -> bool:

@@ -13,6 +13,8 @@ from pathlib import Path
 import portalocker
 import pytest
 
+from tests.running import printed, run
+
 LEAST = (22, 19)
 WANTED = (Path(__file__).parent / "clients" / "package.json").read_text("utf-8")
 PACKAGES: dict[str, str] = json.loads(WANTED)["dependencies"]
@@ -33,21 +35,13 @@ class Node:
         """Runs a script of an installed package, or a file."""
         file = script if isinstance(script, Path) else self.folder / "node_modules" / script
         path = os.pathsep.join([str(self.binary.parent), (env or os.environ).get("PATH", "")])
-        return subprocess.run(
-            [str(self.binary), str(file), *arguments],
-            cwd=self.folder,
-            env={**(env or os.environ), "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run([self.binary, file, *arguments], cwd=self.folder, env={**(env or os.environ), "PATH": path})
 
 
 def usable_node() -> Node:
     """Node 22.19 or newer with the packages installed; skips the test by name, with the reason, where there is none."""
     binary = _binary()
-    version = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    version = printed([binary, "--version"]).strip()
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < LEAST:
         pytest.skip(f"needs Node >= 22.19, {binary} is {version}; name a newer one in {BIN_VARIABLE}")
     npm = shutil.which("npm")
@@ -79,14 +73,8 @@ def _install(npm: str, binary: Path, folder: Path) -> None:
     if installed.exists() and installed.read_text() == WANTED:
         return
     (folder / "package.json").write_text(WANTED)
-    done = subprocess.run(
-        [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"],
-        cwd=folder,
-        env={**os.environ, "PATH": os.pathsep.join([str(binary.parent), os.environ["PATH"]])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "PATH": os.pathsep.join([str(binary.parent), os.environ["PATH"]])}
+    done = run([npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder, env=env, timeout=None)
     if done.returncode != 0:
         pytest.skip(f"npm could not install the clients (no network?): {done.stderr.strip().splitlines()[-1:]}")
     installed.write_text(WANTED)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.node import BIN_VARIABLE
 from tests.end_to_end.servers import turns
 from tests.preloaded import programs
+from tests.running import printed
 
 PATIENCE = 300.0
 SERVER = Path(sys.executable).parent / "context-manager-mcp"
@@ -168,12 +168,12 @@ class Desk:
     def ask(self, program: Program, prompt: str) -> str:
         """Returns what the program prints for one prompt in a new session."""
         env = {**self.env, **program.environ(self.api.url)}
-        return _ran([program.command, *program.prompt(prompt)], env, self.project)
+        return printed([program.command, *program.prompt(prompt)], env=env, cwd=self.project)
 
     def our(self, *arguments: str) -> str:
         """Returns what a command of ours prints."""
         command = str(programs() / "context-manager")
-        return _ran([command, "--workspace", str(self.workspace), *arguments], self.env, self.project)
+        return printed([command, "--workspace", self.workspace, *arguments], env=self.env, cwd=self.project)
 
     def wait_for_server(self) -> None:
         """Waits until a server on the memory listens to hooks."""
@@ -208,21 +208,6 @@ class Desk:
         """Returns the configuration files in the home folder, without what programs or we write besides."""
         found = (file for file in self.home.rglob("*") if file.is_file() and self.workspace not in file.parents)
         return {str(file.relative_to(self.home)): file.read_bytes() for file in found}
-
-
-def _ran(command: Sequence[str], env: Mapping[str, str], folder: Path) -> str:
-    done = subprocess.run(
-        command,
-        env=dict(env),
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def _wait_for(holds: Callable[[], bool], what: str) -> None:

@@ -18,8 +18,13 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Implementation
 
+from mcp_server.app import open_memory
+from mcp_server.conversations import sessions
+from mcp_server.model import Turn
+from tests.conftest import KEYWORDS_ONLY
 from tests.issuing import AUDIENCE
-from tests.preloaded import python
+from tests.preloaded import context_manager, python
+from tests.running import printed
 from tests.serving import PLAIN, ROOT
 
 MANY_CALLS = {"CONTEXT_MANAGER_CALLS_PER_MINUTE": "1000000"}
@@ -161,9 +166,22 @@ async def connected(
         yield client
 
 
-def command(address: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Returns a command of an operator, done."""
-    program = "import sys; from mcp_server.cli.main import main; sys.exit(main())"
-    given = {**os.environ, **PLAIN, **environ}
-    told = [*python("-c", program), "--workspace", address, *arguments]
-    return subprocess.run(told, capture_output=True, text=True, env=given, cwd=ROOT, check=False)
+def operator(address: str, workspace: str, issuer: str, *arguments: str) -> str:
+    """Returns what a command of the operator prints; it must succeed."""
+    environ = {**os.environ, **PLAIN, "CONTEXT_MANAGER_OAUTH_ISSUER": issuer}
+    told = context_manager("--workspace", f"{address}&workspace={workspace}", *arguments)
+    return printed(told, env=environ, cwd=ROOT)
+
+
+async def turns_by_writer(address: str, writers: Sequence[str], each: int) -> tuple[Turn, ...]:
+    """Returns the turns of the session into which these writers wrote so many turns each: all of them once, in order,
+    without gaps."""
+    async with open_memory(address, KEYWORDS_ONLY) as memory:
+        shown = await sessions.show_session(memory, "ses_team")
+        assert await memory.state.last_number("ses_team") == len(shown.turns)
+        assert memory.files.stat(shown.row.path).size == shown.row.size
+    assert [turn.number for turn in shown.turns] == list(range(1, len(writers) * each + 1))
+    for name in writers:
+        said = [turn.content for turn in shown.turns if turn.content.startswith(f"{name} ")]
+        assert said == [f"{name} says {number}" for number in range(each)]
+    return shown.turns

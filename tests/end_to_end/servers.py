@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, Implementation
 
 from tests import preloaded
+from tests.running import run
 from tests.serving import environment, text
 
 CALLS = int(os.environ.get("CM_CHAOS", "20"))
@@ -34,8 +36,11 @@ DATABASE_TROUBLE = re.compile(
     r"locked|malformed|is busy|damaged|not a database|disk I/O|Traceback|a bug in context-manager", re.IGNORECASE
 )
 
+READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"'
+SMALL = 'mount -t tmpfs -o size=6m none "$1"'
+"""Scripts for `mounting`: a workspace that cannot be written, and one on a disk of 6 MB."""
+
 _NAMING_ITSELF = 'echo $$ > "$0"; exec "$@"'
-_CLI = ("-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +162,7 @@ async def command(
 ) -> subprocess.CompletedProcess[str]:
     """A CLI command on the workspace at `root`, done; `said` comes on its stdin."""
     done = await anyio.run_process(
-        preloaded.python(*_CLI, *arguments, mounts=prefix),
+        preloaded.context_manager(*arguments, mounts=prefix),
         input=said.encode(),
         env={**environment(root), **(env or {})},
         cwd=str(cwd or root.parent),
@@ -182,11 +187,14 @@ async def failed(root: Path, *arguments: str, **options: Any) -> str:
     return ended.stderr
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = PATIENCE) -> None:
+async def eventually(holds: Callable[[], Awaitable[object] | object]) -> None:
     """Asks again and again until it holds."""
-    with anyio.fail_after(seconds):
-        while not await holds():  # noqa: ASYNC110 - another process gives us no event
-            await anyio.sleep(0.05)
+    with anyio.fail_after(PATIENCE):
+        while True:
+            found = holds()
+            if await found if inspect.isawaitable(found) else found:
+                return
+            await anyio.sleep(0.02)
 
 
 def assert_clear(message: str) -> None:
@@ -235,9 +243,7 @@ def mounting(script: str, *arguments: Path) -> list[str]:
     if unshare is None:
         pytest.skip("needs the command unshare (Linux) to mount a disk of its own")
     namespace = [unshare, "--mount"] if os.geteuid() == 0 else [unshare, "--map-root-user", "--mount"]
-    tried = subprocess.run(
-        [*namespace, "sh", "-c", "mount -t tmpfs -o size=64k none /tmp"], capture_output=True, text=True, check=False
-    )
+    tried = run([*namespace, "sh", "-c", "mount -t tmpfs -o size=64k none /tmp"])
     if tried.returncode != 0:
         pytest.skip(f"this machine allows no mounts in a namespace: {tried.stderr.strip()}")
     taken = f'{script}\nshift {len(arguments)}; exec "$@"'

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -70,9 +69,7 @@ async def lived(memory: Memory, clock: Clock, day: int) -> None:
     clock.now = FIRST + timedelta(days=day)
 
 
-async def test_caps_hold_the_archive_fills_and_everything_is_found(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
-) -> None:
+async def test_caps_hold_the_archive_fills_and_everything_is_found(workspace: Path, clock: Clock) -> None:
     clock.now = FIRST
     began = time.perf_counter()
     async with open_memory(workspace, ENVIRON, clock=clock) as memory:

@@ -14,6 +14,7 @@ import pytest
 
 from mcp_server.clients.adapters import ADAPTERS
 from tests.clients.hooks.boathouse import FACTS
+from tests.conftest import project_folder
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.programs import CLAUDE, CODEX, PROGRAMS, Desk, Program
 from tests.end_to_end.servers import served, transcripts, turns
@@ -78,7 +79,7 @@ async def test_a_fact_told_in_codex_or_claude_code_arrives_in_the_other_and_a_co
     api: FakeModels, tmp_path: Path
 ) -> None:
     desk = Desk(api, tmp_path / "my home")
-    (desk.project / ".context-manager").write_text("harbour\n", "utf-8")
+    project_folder(desk.project, "harbour")
     for program in (CODEX, CLAUDE):
         desk.prepare(program)
         desk.our("install", program.client)

@@ -12,6 +12,8 @@ import pytest
 
 from tests.end_to_end.servers import (
     DATABASE_TROUBLE,
+    READ_ONLY,
+    SMALL,
     Served,
     assert_clear,
     command,
@@ -30,8 +32,6 @@ from tests.serving import text
 pytestmark = pytest.mark.anyio
 
 GARBAGE = random.Random(7).randbytes(200_000)
-
-
 MEGABYTES = 2
 
 
@@ -271,15 +271,7 @@ async def test_an_extractor_of_another_package_that_fails_keeps_nobody_from_thei
     assert "kittens" in (root / "knowledge" / "people" / "user.md").read_text()
 
 
-READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"'
-
-
-SMALL = 'mount -t tmpfs -o size=6m none "$1"'
-
-
 FULL = f'{SMALL}; cp -R "$2/." "$1"; cat /dev/zero > "$1/filler" 2> /dev/null || true'
-
-
 REFUSED = "read-only"
 
 

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.claude import PLUGIN, Desk, patient, quick, usable_claude, variant
 from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
 from tests.end_to_end.servers import served, turns
+from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
 
@@ -82,13 +82,9 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it_also_in_
     desk: Desk, tmp_path: Path
 ) -> None:
     worktree = tmp_path / "another place" / "a worktree"
-    identity = ("-c", "user.name=A", "-c", "user.email=a@b")
-    for command in (
-        ("init", "--quiet"),
-        (*identity, "commit", "--quiet", "--allow-empty", "-m", "first"),
-        ("worktree", "add", "--quiet", "-b", "side", str(worktree)),
-    ):
-        subprocess.run(["git", *command], cwd=desk.project, check=True, capture_output=True)
+    git(desk.project, "init", "--quiet")
+    git(desk.project, "commit", "--quiet", "--allow-empty", "-m", "first")
+    git(desk.project, "worktree", "add", "--quiet", "-b", "side", str(worktree))
     first = desk.ask(FACT)
     second = desk.ask(ABOUT_IT, folder=worktree)  # at once: the hooks of the first session may still be in the queue
     told, bearing = desk.api.asked  # one request each: no tool was called
@@ -185,7 +181,7 @@ def test_a_workspace_that_cannot_be_there_brings_nothing_in_and_the_answer_comes
 async def _listening(desk: Desk, pid: int) -> None:
     from tests.end_to_end.servers import eventually
 
-    async def listens() -> bool:
+    def listens() -> bool:
         try:
             return protocol.read_address((desk.workspace / ".local" / protocol.ADDRESS).read_bytes())[1] == pid
         except (OSError, ValueError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.end_to_end.fake_anthropic import FakeAnthropic, Says
 from tests.end_to_end.node import BIN_VARIABLE
 from tests.end_to_end.servers import turns
 from tests.preloaded import programs
+from tests.running import printed
 
 WORDS = "The lighthouse keeper is called Marta."
 
@@ -50,18 +50,7 @@ def env(tmp_path: Path, api: FakeAnthropic) -> dict[str, str]:
 
 
 def ran(env: dict[str, str], *words: str | Path) -> str:
-    done = subprocess.run(
-        [str(word) for word in words],
-        env=env,
-        cwd=Path(env["HOME"]) / "work",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return printed(words, env=env, cwd=Path(env["HOME"]) / "work")
 
 
 def test_it_connects_records_and_is_taken_out_again(claude: Path, env: dict[str, str]) -> None:

@@ -4,7 +4,6 @@ process goes on."""
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from mcp_server.recovery.recoverable import recoverable
 from mcp_server.relevance.live_set import live_set
 from tests.preloaded import python
 from tests.pressing import ASKS, hold, limited, say, talk
+from tests.running import run
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ def killed(workspace: Path, moment: str) -> None:
     the live set knows of it, right after; before the record of the first chunk that came back goes; halfway through the
     copies at its end."""
     command = python("-c", KILLED, str(workspace), moment)
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    done = run(command, cwd=Path(__file__).parents[2])
     assert done.returncode == -9, done.stderr
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import KEYWORDS_ONLY
-from tests.preloaded import python
+from tests.gitting import git
+from tests.preloaded import context_manager
+from tests.running import run
 from tests.test_readme import PAGES, named, shell_lines
 
 FACTS = ("Marta moved to Basel and lives in Basel since May.", "The vault's code is 4711, said Filip.")
@@ -45,16 +47,8 @@ class Reader:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         ours = ("CONTEXT_MANAGER_", "CLAUDE", "XDG_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        return subprocess.run(
-            python("-c", "from mcp_server.cli.start import main; raise SystemExit(main())", *arguments),
-            cwd=self.home,
-            env={**kept, **KEYWORDS_ONLY, "HOME": str(self.home)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        env = {**kept, **KEYWORDS_ONLY, "HOME": str(self.home)}
+        return run(context_manager(*arguments), cwd=self.home, env=env)
 
     def done(self, *arguments: str) -> str:
         done = self.run(*arguments)
@@ -62,9 +56,7 @@ class Reader:
         return done.stdout
 
     def git(self, *arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(self.memory), *arguments], check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return git(self.memory, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +86,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         said = [{"uuid": "n1", "sender": "human", "text": "The mast is lowered in October."}]
         conversation = {"uuid": "22222222-2222-4222-8222-222222222222", "name": "Mast", "chat_messages": said}
         downloaded.writestr("conversations.json", json.dumps([conversation]))
-    subprocess.run(["git", "init", "--quiet", "--bare", str(reader.home / "remote.git")], check=True)
+    git(reader.home, "init", "--quiet", "--bare", "remote.git")
     reader.git("add", "--all")
-    reader.git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "--quiet", "-m", "facts about the harbour")
+    reader.git("commit", "--quiet", "-m", "facts about the harbour")
     (reader.memory / "knowledge" / "reference" / "old-notes.md").write_text(f"# Keys\n\nThe key is {SECRET}.\n")
     reader.git("remote", "add", "origin", str(reader.home / "remote.git"))
     return reader.home

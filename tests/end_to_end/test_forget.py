@@ -21,7 +21,8 @@ from tests.conftest import Run, copied
 from tests.end_to_end.servers import eventually
 from tests.gitting import git
 from tests.holding import holding, in_git
-from tests.preloaded import python
+from tests.preloaded import context_manager, python
+from tests.running import run
 from tests.serving import PLAIN, call, environment, process, say
 
 pytestmark = pytest.mark.anyio
@@ -52,16 +53,8 @@ anyio.run(main)
 """
 
 
-def context_manager(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        python(
-            "-c", "from mcp_server.cli.main import main; raise SystemExit(main())", "--workspace", str(root), *arguments
-        ),
-        env=environment(root),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(context_manager("--workspace", str(root), *arguments), env=environment(root))
 
 
 async def filled(root: Path) -> None:
@@ -79,7 +72,7 @@ async def test_a_running_server_forgets_too(tmp_path: Path) -> None:
         session = await say(client, f"{FACT}, keep it safe")
         await call(client, "remember", content=f"{FACT}.", project="global")
         assert "zephyr" in (await call(client, "compile_context", message="what is the vault code?")).lower()
-        done = await anyio.to_thread.run_sync(context_manager, root, "forget", FACT, "--apply")
+        done = await anyio.to_thread.run_sync(command, root, "forget", FACT, "--apply")
         assert done.returncode == 0, done.stderr
         assert "Not deleted" not in done.stdout
         assert holding(root, "zephyr") == []
@@ -110,13 +103,10 @@ async def test_killed_in_the_middle_it_is_carried_on_by_the_next(holding_it: Pat
     assert killed.returncode == -signal.SIGKILL
     assert list((root / ".local/forget").glob("*.json"))
 
-    async def finished() -> bool:
-        return not list((root / ".local/forget").glob("*.json"))
-
     if stage == "files":
         async with process(root) as client:  # a server's start does the same as the command
             await call(client, "status")
-            await eventually(finished)
+            await eventually(lambda: not list((root / ".local/forget").glob("*.json")))
     else:
         async with open_memory(root, PLAIN) as memory:
             assert "was interrupted" in (await status(memory)).markdown

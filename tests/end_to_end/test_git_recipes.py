@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from mcp_server.history.sync import sync
 from mcp_server.model import Caller
 from mcp_server.search.search import SearchRequest, find
 from tests.gitting import WHO, attempt, git, write
+from tests.running import printed
 from tests.serving import PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -37,14 +37,8 @@ def recipe(name: str) -> list[str]:
 
 
 def run(lines: list[str], memory: Path, **variables: str) -> None:
-    done = subprocess.run(
-        ["sh", "-e", "-c", "\n".join(lines)],
-        env={**os.environ, **WHO, **LOCAL_URLS, "MEMORY": str(memory), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environ = {**os.environ, **WHO, **LOCAL_URLS, "MEMORY": str(memory), **variables}
+    printed(["sh", "-e", "-c", "\n".join(lines)], env=environ)
 
 
 async def test_old_conversations_can_stay_off_a_small_machine(workspace: Path) -> None:

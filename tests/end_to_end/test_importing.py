@@ -23,10 +23,9 @@ from tests.clients.importers.claude_code_files import many
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.claude import Desk, usable_claude
 from tests.end_to_end.fake_anthropic import Asked, Calls, FakeAnthropic, Says
-from tests.preloaded import python
+from tests.preloaded import context_manager
 
 pytestmark = pytest.mark.anyio
-CLI = ("-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())")
 
 
 async def everything_said(memory: Memory) -> dict[str, list[tuple[int, str | None, str]]]:
@@ -40,7 +39,7 @@ async def everything_said(memory: Memory) -> dict[str, list[tuple[int, str | Non
 def import_and_kill(workspace: Path, projects: Path, wanted: int) -> bool:
     """Runs the command and kills it when it has recorded `wanted` sessions. Returns whether it was killed in time."""
     named = projects.parent / f"{wanted}.pid"
-    command = python(*CLI, "--workspace", str(workspace), "import", str(projects), pid_file=named)
+    command = context_manager("--workspace", str(workspace), "import", str(projects), pid_file=named)
     environment = {**os.environ, **KEYWORDS_ONLY}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         while run.poll() is None and len(list((workspace / "raw").rglob("*.md"))) < wanted:

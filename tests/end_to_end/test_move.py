@@ -27,6 +27,7 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.model import Caller
 from mcp_server.storage.whole import BUNDLE
 from tests.conftest import KEYWORDS_ONLY
+from tests.gitting import git
 from tests.postgres import server
 
 pytestmark = pytest.mark.anyio
@@ -164,11 +165,6 @@ async def test_a_damaged_or_hostile_export_changes_nothing(month: Path, tmp_path
     assert not (tmp_path / "new").exists()
     async with open_memory(team, KEYWORDS_ONLY) as memory:
         assert await memory.state.sessions() == []
-
-
-def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def units(found: SearchAnswer) -> list[tuple[str, str]]:

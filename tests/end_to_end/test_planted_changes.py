@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,8 +28,6 @@ CALLER = Caller(source="test", client="test", explicit_sessions=True)
 BETWEEN = 40
 """Messages of another conversation between a value and its change."""
 
-ENDED = re.compile(r"\((?:replaced|done)\b|superseded|earlier", re.IGNORECASE)
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -40,7 +37,6 @@ class Outcome:
     prompt: str
     is_found_first: bool
     is_compiled: bool
-    lines_with_old: tuple[str, ...]
 
 
 def messages(carrier: str, changes: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
@@ -88,11 +84,7 @@ async def outcome(memory: Memory, change: dict[str, Any]) -> Outcome:
     of_new = next((place for place, text in enumerate(texts) if new in text), len(texts))
     of_old = next((place for place, text in enumerate(texts) if old in text and new not in text), len(texts))
     compiled = (await compile_context(memory, CompileRequest(message=change["prompt"], budget=2048), CALLER)).text
-    lines = compiled.splitlines()
-    unmarked = tuple(
-        line for line in lines if old in line.lower() and new not in line.lower() and not ENDED.search(line)
-    )
-    return Outcome(change["prompt"], of_new < of_old, new in compiled.lower(), unmarked)
+    return Outcome(change["prompt"], of_new < of_old, new in compiled.lower())
 
 
 @pytest.mark.anyio

@@ -157,7 +157,7 @@ async def test_a_kill_in_the_middle_leaves_nothing_that_the_next_run_does_not_cl
     before, commit = tree(workspace), head(workspace)
     extracting = workspace / ".local/extract"
 
-    async def clean() -> bool:
+    def clean() -> bool:
         return not extracting.exists() or not list(extracting.iterdir())
 
     for (word, step), way in KILLS.items():
@@ -178,7 +178,7 @@ async def test_a_kill_in_the_middle_leaves_nothing_that_the_next_run_does_not_cl
                 git(workspace, "branch", "--quiet", "-D", "extract/other")
             assert await reconstructions(memory) == []
 
-        assert await clean()
+        assert clean()
         assert git(workspace, "branch", "--list") == "* main"
         assert len(git(workspace, "worktree", "list").split("\n")) == 1
         assert (tree(workspace), head(workspace)) == (before, commit)

@@ -12,17 +12,13 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.server.subscriptions import ResourceUpdated
 
-from tests.end_to_end.servers import CALLS, facts, turns
-from tests.preloaded import python
-from tests.serving import ROOT, call, environment, process, resource, say
+from tests.end_to_end.servers import CALLS, facts, transcripts, turns
+from tests.preloaded import context_manager, python
+from tests.running import printed
+from tests.serving import ROOT, call, environment, heard, process, resource, say
 
 pytestmark = pytest.mark.anyio
-
-
-def transcripts(root: Path) -> list[str]:
-    return [path.read_text() for path in sorted((root / "raw").rglob("*.md"))]
 
 
 async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Path) -> None:
@@ -34,7 +30,7 @@ async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Pa
         assert await say(client, "And where do I moor it?", session=boat) == boat
         with_boat = await resource(client, f"context://compiled/{boat}")
         with_cake = await resource(client, f"context://compiled/{cake}")
-    first, second = sorted(transcripts(tmp_path), key=lambda written: "cake" in written)
+    first, second = sorted(transcripts(tmp_path).values(), key=lambda written: "cake" in written)
     assert "boat" in first
     assert "cake" not in first
     assert "cake" in second
@@ -47,9 +43,8 @@ async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(t
     turn = {"role": "user", "content": "continue", "session": "s", "turn_id": "t1"}
     async with process(tmp_path) as client:
         assert "recorded" in await call(client, "observe", **turn)
-        cli = python("-c", "from mcp_server.cli.main import main; raise SystemExit(main())", "observe")
         done = await anyio.run_process(
-            [*cli, "continue", "--session", "s", "--turn-id", "t1"],
+            context_manager("observe", "continue", "--session", "s", "--turn-id", "t1"),
             cwd=str(ROOT),
             env=environment(tmp_path),
             check=False,
@@ -59,7 +54,7 @@ async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(t
     async with process(tmp_path) as client:
         assert "already recorded" in await call(client, "observe", **turn)
         assert "turn 2 recorded" in await call(client, "observe", **{**turn, "turn_id": "t2"})
-    (transcript,) = transcripts(tmp_path)
+    (transcript,) = transcripts(tmp_path).values()
     assert transcript.count("\ncontinue\n") == 2
 
 
@@ -75,13 +70,6 @@ async def test_a_modern_client_hears_of_an_edit_by_hand_and_of_another_process(t
             async with process(tmp_path) as other:
                 await say(other, "I keep a blue boat in Senj.", session="t")
                 await heard(events, uri)
-
-
-async def heard(events: object, uri: str) -> None:
-    with anyio.fail_after(60):
-        async for event in events:  # type: ignore[attr-defined]
-            if isinstance(event, ResourceUpdated) and event.uri == uri:
-                return
 
 
 async def settled(events: object) -> None:
@@ -122,8 +110,7 @@ async def open_it():
 anyio.run(open_it)
 """
     command = [sys.executable, "-c", code, str(tmp_path / "memory")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    of_rim, of_server = (line.split() for line in done.stdout.splitlines())
+    of_rim, of_server = (line.split() for line in printed(command, cwd=ROOT).splitlines())
     assert not {*of_rim} & heavy
     assert "mcp_server.context.compile" in of_server
     left_out = ("mcp_server.page", "jinja2", "markupsafe", "psycopg")

@@ -23,9 +23,11 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, Unavailable
 from mcp_server.model import Caller
 from mcp_server.status.doctor import reset
+from tests import running
 from tests.conftest import KEYWORDS_ONLY
+from tests.end_to_end.replicas import turns_by_writer
 from tests.postgres import server
-from tests.preloaded import python
+from tests.preloaded import context_manager, python
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
@@ -125,10 +127,8 @@ async def test_a_client_of_the_server_records_and_searches(address: str) -> None
 
 def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        program = "from mcp_server.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
-        command = python("-c", program, "--workspace", address, *arguments)
         environ = {**os.environ, **KEYWORDS_ONLY, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, check=False)
+        return running.run(context_manager("--workspace", address, *arguments), env=environ, cwd=tmp_path)
 
     assert run("remember", "The crane is repaired in May.").returncode == 0
     found = run("search", "when is the crane repaired?")
@@ -198,15 +198,9 @@ async def test_killed_replicas_lose_and_double_no_turn_and_keep_the_order(addres
     await run_sync(kill_and_go_on)
     await run_sync(steady.communicate)
     assert steady.returncode == 0
+    await turns_by_writer(address, ("killed", "steady"), share)
     async with open_memory(address, KEYWORDS_ONLY) as memory:
-        shown = await sessions.show_session(memory, "ses_team")
-        assert [turn.number for turn in shown.turns] == list(range(1, 2 * share + 1))
-        for name in ("killed", "steady"):
-            said = [turn.content for turn in shown.turns if turn.content.startswith(name)]
-            assert said == [f"{name} says {number}" for number in range(share)]
-        assert await memory.state.last_number("ses_team") == 2 * share
         assert all(two.number == one.number + 1 for one, two in pairwise(await memory.state.keys("ses_team")))
-        assert memory.files.stat(shown.row.path).size == shown.row.size
 
 
 async def test_without_the_extra_the_address_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

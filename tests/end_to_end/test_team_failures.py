@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -36,7 +35,7 @@ from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.locks import Lease
 from mcp_server.storage.postgres.opening import open_storage
 from tests.conftest import KEYWORDS_ONLY
-from tests.end_to_end.replicas import command, http_client, posted, replicas
+from tests.end_to_end.replicas import http_client, operator, posted, replicas, turns_by_writer
 from tests.holding import holding
 from tests.issuing import AUDIENCE, issuer
 from tests.postgres import server, tables
@@ -78,14 +77,7 @@ async def written(address: str, running: list[subprocess.Popen[str]]) -> float:
         _, said = await run_sync(one.communicate)
         assert one.returncode == 0, said
         waits.append(float(said.split()[-1]))
-    async with open_memory(address, KEYWORDS_ONLY) as memory:
-        shown = await sessions.show_session(memory, "ses_team")
-        assert [turn.number for turn in shown.turns] == list(range(1, 2 * TURNS + 1))
-        for name in ("a", "b"):
-            heard = [turn.content for turn in shown.turns if turn.content.startswith(f"{name} says")]
-            assert heard == [f"{name} says {number}" for number in range(TURNS)]
-        assert await memory.state.last_number("ses_team") == 2 * TURNS
-        assert memory.files.stat(shown.row.path).size == shown.row.size
+    await turns_by_writer(address, ("a", "b"), TURNS)
     print("longest turn", max(waits))
     return max(waits)
 
@@ -213,9 +205,7 @@ async def test_turns_go_on_while_a_replica_behind_the_proxy_is_killed_and_none_i
     unanswered: list[type[Exception]] = []
     stored_unanswered = 0
     with issuer() as login, replicas(address, tmp_path, login.environment()) as two:
-        known = {"CONTEXT_MANAGER_OAUTH_ISSUER": login.url}
-        added = await run_sync(partial(command, f"{address}&workspace=quay", "members", "add", "ana", **known))
-        assert added.returncode == 0, added.stderr
+        await run_sync(operator, address, "quay", login.url, "members", "add", "ana")
 
         async def write(name: str) -> None:
             nonlocal stored_unanswered
@@ -252,13 +242,8 @@ async def test_turns_go_on_while_a_replica_behind_the_proxy_is_killed_and_none_i
                     await run_sync(two[kill % 2].start_again)
     print(dict(Counter(unanswered)), "of which", stored_unanswered, "had been stored")
     assert unanswered
-    async with open_memory(f"{address}&workspace=quay", KEYWORDS_ONLY) as memory:
-        turns = (await sessions.show_session(memory, "ses_team")).turns
+    turns = await turns_by_writer(f"{address}&workspace=quay", WRITERS, TURNS)
     assert {turn.content: turn.number for turn in turns} == acknowledged
-    assert [turn.number for turn in turns] == list(range(1, len(WRITERS) * TURNS + 1))
-    for name in WRITERS:
-        said = [turn.content for turn in turns if turn.content.startswith(f"{name} ")]
-        assert said == [f"{name} says {number}" for number in range(TURNS)]
 
 
 class Wire:

@@ -13,11 +13,11 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
-from tests.end_to_end.replicas import Replica, command, connected, http_client, posted, replicas
+from tests.end_to_end.replicas import Replica, connected, http_client, operator, posted, replicas
 from tests.end_to_end.servers import eventually
 from tests.issuing import AUDIENCE, Issuer, issuer
 from tests.postgres import server
-from tests.serving import ERAS, Mode, call, refused, resource, say, text
+from tests.serving import ERAS, Mode, User, call, refused, resource, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -32,10 +32,7 @@ class Team:
 
     def operator(self, workspace: str, *arguments: str) -> str:
         """Returns what a command of the operator prints."""
-        environ = {"CONTEXT_MANAGER_OAUTH_ISSUER": self.issuer.url}
-        done = command(f"{self.address}&workspace={workspace}", *arguments, **environ)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return operator(self.address, workspace, self.issuer.url, *arguments)
 
     def connected(self, who: str, workspace: str = "", mode: Mode = "auto", **options: Any) -> Any:
         """Returns a client of `who`."""
@@ -80,16 +77,11 @@ async def test_a_conversation_goes_on_at_whichever_replica_answers(team: Team, m
 
 
 async def test_the_answer_to_a_question_counts_at_the_other_replica_and_only_for_its_user(team: Team) -> None:
-    asked: list[str] = []
-
-    async def agree(context: object, params: Any) -> ElicitResult:
-        asked.append(params.message)
-        return ElicitResult(action="accept", content={"write": True})
-
-    async with team.connected("dora", elicitation_callback=agree) as dora:
+    user = User(ElicitResult(action="accept", content={"write": True}))
+    async with team.connected("dora", elicitation_callback=user) as dora:
         done = await call(dora, "remember", content="Answers are in French.", kind="identity")
     assert "appended" in done
-    assert len(asked) == 1
+    assert len(user.asked) == 1
 
     arguments = {"content": "Answers are in Latin.", "kind": "identity"}
     async with http_client(team.replicas, team.issuer.token("dora")) as http:
@@ -114,16 +106,14 @@ async def test_the_answer_to_a_question_counts_at_the_other_replica_and_only_for
 
 async def test_a_change_that_an_older_client_cannot_ask_about_waits_for_the_operator(team: Team) -> None:
     team.operator("eta", "members", "add", "olga")
-
-    async def never(context: object, params: Any) -> ElicitResult:
-        raise AssertionError(params.message)
-
-    async with team.connected("olga", "eta", "legacy", elicitation_callback=never) as olga:
+    user = User()
+    async with team.connected("olga", "eta", "legacy", elicitation_callback=user) as olga:
         said = await call(olga, "remember", content="Answers are in Greek.", kind="identity")
         proposal = said.partition("context-manager approve ")[2].partition("`")[0]
         assert "Greek" not in await call(olga, "read", path="knowledge/identity/USER.md")
         team.operator("eta", "approve", proposal, "--apply")
         assert "Greek" in await call(olga, "read", path="knowledge/identity/USER.md")
+    assert user.asked == []
 
 
 async def test_roles_decide_what_a_member_of_a_shared_workspace_may_do(team: Team) -> None:
@@ -152,14 +142,12 @@ async def test_roles_decide_what_a_member_of_a_shared_workspace_may_do(team: Tea
 
 
 async def test_an_owner_forgets_after_a_yes_and_a_writer_may_not(team: Team) -> None:
-    async def agree(context: object, params: Any) -> ElicitResult:
-        return ElicitResult(action="accept", content={"delete": True})
-
+    yes = ElicitResult(action="accept", content={"delete": True})
     team.operator("harbor", "members", "add", "olga", "--role", "owner")
     team.operator("harbor", "members", "add", "paul", "--role", "writer")
     async with (
-        team.connected("olga", "harbor", elicitation_callback=agree) as olga,
-        team.connected("paul", "harbor", elicitation_callback=agree) as paul,
+        team.connected("olga", "harbor", elicitation_callback=User(yes)) as olga,
+        team.connected("paul", "harbor", elicitation_callback=User()) as paul,
     ):
         words = "The gate code of the harbor is heron forty."
         await call(paul, "remember", content=words)
@@ -212,13 +200,11 @@ async def test_a_search_in_a_shared_workspace_finds_the_users_own_notes_too(team
 async def test_a_context_of_a_shared_workspace_has_who_the_user_is_and_their_rules_for_this_user_only(
     team: Team,
 ) -> None:
-    async def agree(context: object, params: Any) -> ElicitResult:
-        return ElicitResult(action="accept", content={"write": True})
-
+    user = User(ElicitResult(action="accept", content={"write": True}))
     team.operator("theta", "members", "add", "kim")
     team.operator("theta", "members", "add", "lars")
     async with (
-        team.connected("kim", elicitation_callback=agree) as own,
+        team.connected("kim", elicitation_callback=user) as own,
         team.connected("kim", "theta") as kim,
         team.connected("lars", "theta") as lars,
     ):
@@ -278,11 +264,7 @@ async def test_changes_are_told_to_those_who_listen_in_the_same_workspace_only(t
         heard["delta"].clear()
         heard[""].clear()
         await call(shared, "remember", content="Delta has a river.")
-
-        async def told() -> bool:
-            return bool(heard["delta"])
-
-        await eventually(told)
+        await eventually(lambda: heard["delta"])
         await anyio.sleep(1.0)
         assert heard[""] == []
         tasks.cancel_scope.cancel()

@@ -25,7 +25,7 @@ from pydantic import AnyUrl
 from mcp_server.serve.oauth import LEEWAY_SECONDS
 from tests.end_to_end.claude import usable_claude
 from tests.end_to_end.node import usable_node
-from tests.end_to_end.replicas import Replica, command, http_client, replicas
+from tests.end_to_end.replicas import Replica, http_client, operator, replicas
 from tests.issuing import AUDIENCE
 from tests.postgres import server
 from tests.serving import call
@@ -122,18 +122,14 @@ async def test_a_person_signs_in_with_a_code_and_works_until_the_membership_ends
     url = f"{AUDIENCE}/atlas"
     provider = OAuthClientProvider(url, asked, kept, browser.open, browser.come_back)
 
-    def operator(*arguments: str) -> None:
-        done = command(f"{address}&workspace=atlas", "members", *arguments, CONTEXT_MANAGER_OAUTH_ISSUER=login)
-        assert done.returncode == 0, done.stderr
-
-    operator("add", "anna")
+    operator(address, "atlas", login, "members", "add", "anna")
     async with http_client(team, auth=provider) as http, Client(streamable_http_client(url, http_client=http)) as anna:
         given = parse_qs(urlsplit(browser.opened).query)
         assert given["code_challenge_method"] == ["S256"]
         assert given["resource"] == [AUDIENCE]
         assert "memory" in given["scope"][0].split()
         await call(anna, "remember", content="Atlas ships its maps in May.")
-        operator("remove", "anna", "--apply")
+        operator(address, "atlas", login, "members", "remove", "anna", "--apply")
         with pytest.raises(MCPError, match="not a member of the workspace 'atlas'"):
             await anna.call_tool("status", {})
 

@@ -16,7 +16,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.end_to_end.replicas import Replica, command, connected, http_client, replicas
+from tests.end_to_end.replicas import Replica, connected, http_client, operator, replicas
 from tests.issuing import AUDIENCE, Issuer, issuer
 from tests.postgres import server
 from tests.serving import call, say
@@ -56,9 +56,7 @@ def login() -> Iterator[Issuer]:
 def team(login: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Replica]]:
     address = server().new_database()
     for who, workspace in (("anna", "atlas"), ("mallory", "beta")):
-        told = ("members", "add", who, "--role", "owner")
-        done = command(f"{address}&workspace={workspace}", *told, CONTEXT_MANAGER_OAUTH_ISSUER=login.url)
-        assert done.returncode == 0, done.stderr
+        operator(address, workspace, login.url, "members", "add", who, "--role", "owner")
     with replicas(address, tmp_path_factory.mktemp("tenancy"), login.environment()) as two:
         yield two
 

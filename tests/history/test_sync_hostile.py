@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from mcp_server.memory import Memory
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.status.status import status
 from mcp_server.topics.listing import list_topics
+from tests.answering import Handler, answering
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, write
 from tests.history.two_copies import TESTS, edit, same
@@ -48,27 +47,17 @@ clarity:
 
 
 @contextmanager
-def stranger() -> Iterator[tuple[int, list[str]]]:
+def stranger() -> Iterator[tuple[str, list[str]]]:
     """A server that notes every request: its port, and what was asked."""
     asked: list[str] = []
 
-    class Answering(BaseHTTPRequestHandler):
+    class Noting(Handler):
         def do_POST(self) -> None:
             asked.append(self.path)
-            self.send_response(500)
-            self.end_headers()
+            self.answer(status=500)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answering)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port, asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with answering(Noting) as url:
+        yield url.rpartition(":")[2], asked
 
 
 def push(memory: Memory, tmp_path: Path, files: dict[str, str]) -> None:

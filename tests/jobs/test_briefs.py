@@ -17,6 +17,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage.values import Change
+from tests.end_to_end.servers import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -26,12 +27,9 @@ async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: p
     place = Path(memory.disk.local / "brief" / briefs.GLOBAL_FILE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(duties.keep_briefs, memory)
-        with anyio.fail_after(60):
-            while not place.exists():  # noqa: ASYNC110 - a file gives us no event
-                await anyio.sleep(0.01)
-            await remember(memory, NewFact("The sky over the harbour is green."), Caller())
-            while "harbour is green" not in place.read_text("utf-8"):  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await eventually(place.exists)
+        await remember(memory, NewFact("The sky over the harbour is green."), Caller())
+        await eventually(lambda: "harbour is green" in place.read_text("utf-8"))
         tasks.cancel_scope.cancel()
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +14,7 @@ from mcp_server.history.committing import tags
 from mcp_server.jobs import duties
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.end_to_end.servers import eventually
 from tests.gitting import git, subjects, write
 
 pytestmark = pytest.mark.anyio
@@ -28,12 +27,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duties, "LOOK_SECONDS", 0.05)
 
 
-async def until(true: Callable[[], Any]) -> None:
-    with anyio.fail_after(60):
-        while not true():  # noqa: ASYNC110 - another task changes files, and tells nobody
-            await anyio.sleep(0.02)
-
-
 async def test_what_an_editor_wrote_is_committed_when_its_time_has_come(
     memory: Memory, workspace: Path, clock: Clock
 ) -> None:
@@ -41,7 +34,7 @@ async def test_what_an_editor_wrote_is_committed_when_its_time_has_come(
     async with maintain(memory):
         write(workspace, ANA, "# Ana\n\n- lives in Basel\n")
         clock.forward(minutes=31)
-        await until(lambda: subjects(workspace)[0] == "memory: people/ana: lives in Basel")
+        await eventually(lambda: subjects(workspace)[0] == "memory: people/ana: lives in Basel")
 
 
 async def test_what_is_left_is_committed_when_the_server_ends(memory: Memory, workspace: Path) -> None:
@@ -49,7 +42,7 @@ async def test_what_is_left_is_committed_when_the_server_ends(memory: Memory, wo
         await anyio.lowlevel.checkpoint()
         await duties.look(memory)
         write(workspace, ANA, "# Ana\n\n- lives in Bern\n")
-        await until(lambda: memory.locks.try_maintainer() is None)
+        await eventually(lambda: memory.locks.try_maintainer() is None)
 
     assert subjects(workspace)[0] == "memory: people/ana: lives in Bern"
 

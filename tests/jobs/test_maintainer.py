@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -22,10 +21,12 @@ from mcp_server.search.query import plain_query
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.values import Change
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.end_to_end.servers import eventually
+from tests.gitting import write
 from tests.searching import candidates_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
-KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
 CALLER = Caller(source="test")
 
 
@@ -45,29 +46,24 @@ async def maintaining(memory: Memory) -> AsyncIterator[anyio.abc.TaskGroup]:
         tasks.cancel_scope.cancel()
 
 
-async def until(true: Callable[[], Any]) -> None:
-    with anyio.fail_after(60):
-        while not await true():  # noqa: ASYNC110 - what is waited for happens on disk, nobody sets an event
-            await anyio.sleep(0.01)
-
-
-async def finds(memory: Memory, word: str, how: str = "keyword") -> bool:
+async def finds(memory: Memory, word: str) -> bool:
     found = await candidates_of(memory.index, plain_query(word))
-    return found.used == how and any(word in one.passage.text for one in found.found)
+    return found.used == "keyword" and any(word in one.passage.text for one in found.found)
 
 
-def write(memory: Memory, path: str, text: str) -> None:
-    place = memory.disk.root / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text, encoding="utf-8")
+@pytest.fixture
+async def other(memory: Memory, workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
+    """The same memory, as another process has it open."""
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as opened:
+        yield opened
 
 
 async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -> None:
-    write(memory, "knowledge/reference/a.md", "walrus")
+    write(memory.disk.root, "knowledge/reference/a.md", "walrus")
     async with maintaining(memory):
-        await until(lambda: finds(memory, "walrus"))
-        write(memory, "knowledge/reference/deep/b.md", "penguin")
-        await until(lambda: finds(memory, "penguin"))
+        await eventually(lambda: finds(memory, "walrus"))
+        write(memory.disk.root, "knowledge/reference/deep/b.md", "penguin")
+        await eventually(lambda: finds(memory, "penguin"))
         (memory.disk.root / "knowledge/reference/deep").rename(memory.disk.root / "knowledge/reference/other")
         (memory.disk.root / "knowledge/reference/a.md").unlink()
 
@@ -76,23 +72,19 @@ async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -
             there = {one.candidate.path for one in found.found} == {"knowledge/reference/other/b.md"}
             return there and not await finds(memory, "walrus")
 
-        await until(moved)
+        await eventually(moved)
 
 
 @pytest.mark.parametrize("by_another", [False, True])
 async def test_what_was_just_written_down_is_in_the_next_search_and_the_next_context(
-    memory: Memory, workspace: Path, clock: Any, new_id: Callable[[], str], by_another: bool
+    memory: Memory, other: Memory, by_another: bool
 ) -> None:
     """Whoever maintains: the process that writes, or another one."""
-    environ = KEYWORDS_ONLY
-    write(memory, "knowledge/reference/a.md", "walrus")
-    async with (
-        open_memory(workspace, environ, clock=clock, new_id=new_id) as other,
-        maintaining(other if by_another else memory),
-    ):
-        await until(lambda: finds(memory, "walrus"))
-        write(memory, "knowledge/reference/b.md", "penguin")
-        await until(lambda: finds(memory, "penguin"))  # the files are watched from now on
+    write(memory.disk.root, "knowledge/reference/a.md", "walrus")
+    async with maintaining(other if by_another else memory):
+        await eventually(lambda: finds(memory, "walrus"))
+        write(memory.disk.root, "knowledge/reference/b.md", "penguin")
+        await eventually(lambda: finds(memory, "penguin"))  # the files are watched from now on
         async with maintaining(memory) if by_another else nullcontext():
             for number, animal in enumerate(["otter", "badger", "heron", "stoat", "marten"]):
                 said = f"The {animal} has burrow {number}."
@@ -117,8 +109,8 @@ async def test_a_link_keeps_nothing_from_being_found_and_no_search_waits_for_wha
     async with maintaining(memory):
         for animal in ("walrus", "penguin", "heron"):  # the last one comes by the watcher for sure
             (tmp_path / target / f"{animal}.md").write_text("not ours", encoding="utf-8")
-            write(memory, f"knowledge/reference/{animal}.md", animal)
-            await until(lambda animal=animal: finds(memory, animal))  # type: ignore[misc]
+            write(memory.disk.root, f"knowledge/reference/{animal}.md", animal)
+            await eventually(lambda animal=animal: finds(memory, animal))  # type: ignore[misc]
     assert [path for path in memory.changes.fresh if "linked" in path] == []
 
 
@@ -128,7 +120,7 @@ async def test_listeners_hear_which_file_changed_and_that_the_index_did(memory: 
 
         async def write_again_and_again() -> None:  # the watcher tells of what changes once it watches
             for number in range(1_000):
-                write(memory, "knowledge/reference/a.md", f"walrus {number}")
+                write(memory.disk.root, "knowledge/reference/a.md", f"walrus {number}")
                 await anyio.sleep(0.05)
 
         tasks.start_soon(write_again_and_again)
@@ -139,44 +131,40 @@ async def test_listeners_hear_which_file_changed_and_that_the_index_did(memory: 
                     break
 
 
-async def test_another_process_takes_over_and_others_notice(
-    memory: Memory, workspace: Path, clock: Any, new_id: Callable[[], str]
-) -> None:
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second, maintaining(second):
-        async with maintaining(memory), second.changes.listen() as heard:
-            write(memory, "knowledge/reference/a.md", "walrus")
-            await until(lambda: finds(second, "walrus"))
+async def test_another_process_takes_over_and_others_notice(memory: Memory, other: Memory) -> None:
+    async with maintaining(other):
+        async with maintaining(memory), other.changes.listen() as heard:
+            write(memory.disk.root, "knowledge/reference/a.md", "walrus")
+            await eventually(lambda: finds(other, "walrus"))
             with anyio.fail_after(60):
                 async for change in heard:
                     if change.kind == "index":
                         break
-        write(memory, "knowledge/reference/b.md", "penguin")  # whoever maintained is gone
-        await until(lambda: finds(second, "penguin"))
+        write(memory.disk.root, "knowledge/reference/b.md", "penguin")  # whoever maintained is gone
+        await eventually(lambda: finds(other, "penguin"))
 
 
 async def test_a_deleted_or_damaged_index_is_built_again(memory: Memory) -> None:
-    write(memory, "knowledge/reference/a.md", "walrus")
+    write(memory.disk.root, "knowledge/reference/a.md", "walrus")
     folder = memory.disk.local / "index"
     async with maintaining(memory):
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
         for place in folder.iterdir():
             place.unlink()
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
         (live,) = (place for place in folder.iterdir() if place.suffix == ".db")
         live.write_bytes(b"garbage" * 10_000)
-        await until(lambda: finds(memory, "walrus"))
+        await eventually(lambda: finds(memory, "walrus"))
 
 
-async def test_a_rebuild_by_somebody_else_is_followed(
-    memory: Memory, workspace: Path, clock: Any, new_id: Callable[[], str]
-) -> None:
-    write(memory, "knowledge/reference/a.md", "walrus")
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second, maintaining(memory):
-        await until(lambda: finds(memory, "walrus"))
+async def test_a_rebuild_by_somebody_else_is_followed(memory: Memory, other: Memory) -> None:
+    write(memory.disk.root, "knowledge/reference/a.md", "walrus")
+    async with maintaining(memory):
+        await eventually(lambda: finds(memory, "walrus"))
         before = (await memory.index.data_version())[0]
-        await second.index.rebuild()
-        write(memory, "knowledge/reference/b.md", "penguin")
-        await until(lambda: finds(memory, "penguin"))
+        await other.index.rebuild()
+        write(memory.disk.root, "knowledge/reference/b.md", "penguin")
+        await eventually(lambda: finds(memory, "penguin"))
         assert (await memory.index.data_version())[0] != before
 
 
@@ -191,11 +179,7 @@ async def test_a_failure_in_the_background_is_logged_and_not_the_end(
 
     monkeypatch.setattr(maintainer, "_work", failing)
     async with maintaining(memory):
-
-        async def twice() -> bool:
-            return len(calls) > 1
-
-        await until(twice)
+        await eventually(lambda: len(calls) > 1)
     assert "a bug" in caplog.text
 
 

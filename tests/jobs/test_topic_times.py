@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,40 +25,29 @@ def clock() -> Clock:
     return Clock(datetime(2026, 2, 16, 7, 30, tzinfo=UTC))
 
 
-@asynccontextmanager
-async def opened(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
-    async with open_memory(workspace, PLAIN, clock=clock, new_id=new_id) as memory:
-        yield memory
-
-
 async def active(memory: Memory) -> list[str]:
     return [row.by for row in (await list_topics(memory, "s")).topics if row.state == "active"]
 
 
-async def test_a_topic_comes_up_when_its_time_has_come(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
-) -> None:
-    async with opened(workspace, clock, new_id) as memory:
-        write(memory, "topics/standup.md", DAILY)
-        await say(memory, "hello")
-        assert await fire_due(memory) == ()  # seen for the first time: it begins now
-        clock.forward(minutes=29)
-        assert await fire_due(memory) == ()
-        clock.forward(minutes=1)
-        assert await fire_due(memory) == ("standup",)
-        assert await fire_due(memory) == ()
-        assert await active(memory) == ["schedule 0 8 * * *"]
-        assert "What is next?" in await context(memory)
+async def test_a_topic_comes_up_when_its_time_has_come(memory: Memory, clock: Clock) -> None:
+    write(memory, "topics/standup.md", DAILY)
+    await say(memory, "hello")
+    assert await fire_due(memory) == ()  # seen for the first time: it begins now
+    clock.forward(minutes=29)
+    assert await fire_due(memory) == ()
+    clock.forward(minutes=1)
+    assert await fire_due(memory) == ("standup",)
+    assert await fire_due(memory) == ()
+    assert await active(memory) == ["schedule 0 8 * * *"]
+    assert "What is next?" in await context(memory)
 
 
-async def test_what_was_missed_while_nothing_ran_is_caught_up_with_once(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
-) -> None:
-    async with opened(workspace, clock, new_id) as memory:
+async def test_what_was_missed_while_nothing_ran_is_caught_up_with_once(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, PLAIN, clock=clock) as memory:
         write(memory, "topics/standup.md", DAILY)
         await fire_due(memory)
     clock.forward(days=5)
-    async with opened(workspace, clock, new_id) as memory:
+    async with open_memory(workspace, PLAIN, clock=clock) as memory:
         assert await fire_due(memory) == ("standup",)
         assert await fire_due(memory) == ()
         await say(memory, "good morning")  # no conversation was open: the next one gets it
@@ -69,12 +56,12 @@ async def test_what_was_missed_while_nothing_ran_is_caught_up_with_once(
         assert await fire_due(memory) == ("standup",)
 
 
-async def test_two_processes_set_it_off_once(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> None:
-    async with opened(workspace, clock, new_id) as one, opened(workspace, clock, new_id) as other:
-        write(one, "topics/standup.md", DAILY)
-        await fire_due(one)
+async def test_two_processes_set_it_off_once(memory: Memory, workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, PLAIN, clock=clock) as other:
+        write(memory, "topics/standup.md", DAILY)
+        await fire_due(memory)
         clock.forward(hours=1)
-        assert await fire_due(one) == ("standup",)
+        assert await fire_due(memory) == ("standup",)
         assert await fire_due(other) == ()
 
 

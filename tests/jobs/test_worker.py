@@ -20,6 +20,7 @@ from mcp_server.knowledge.extract import extract_pending
 from mcp_server.memory import Memory
 from mcp_server.search.search import SearchRequest, find
 from tests.conftest import KEYWORDS_ONLY
+from tests.end_to_end.servers import eventually
 from tests.preloaded import programs
 
 pytestmark = pytest.mark.anyio
@@ -107,9 +108,7 @@ async def test_a_child_that_is_killed_leaves_nothing_out_and_nothing_twice(works
     await imported(workspace, MANY)
     await imported(tmp_path / "undisturbed", MANY)
     with started(workspace) as process:
-        with anyio.fail_after(60):
-            while not lines(workspace):  # noqa: ASYNC110 - another process writes it
-                await anyio.sleep(0.005)
+        await eventually(lambda: lines(workspace))
         process.kill()
     for root in (workspace, tmp_path / "undisturbed"):
         async with open_memory(root, KEYWORDS_ONLY) as memory:

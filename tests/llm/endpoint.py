@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.answering import Handler, answering
 
 IN, OUT = 40, 2
 """Tokens that every answer says it took."""
@@ -45,7 +46,7 @@ def endpoint(*replies: Reply) -> Iterator[Endpoint]:
     """Serves on a free port of this machine until the block ends."""
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Replying(Handler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
             with lock:
@@ -70,20 +71,12 @@ def endpoint(*replies: Reply) -> Iterator[Endpoint]:
             except (BrokenPipeError, ConnectionResetError):
                 pass  # the client's patience was over first
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served = Endpoint(f"http://127.0.0.1:{server.server_port}", list(replies))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield served
-    finally:
-        served.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(Replying) as url:
+        served = Endpoint(url, list(replies))
+        try:
+            yield served
+        finally:
+            served.over.set()
 
 
 def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:

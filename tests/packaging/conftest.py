@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.programs import ROOT
+from tests.running import printed
 
 
 @pytest.fixture(scope="session")
@@ -31,18 +32,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     pip("--python", str(python), "install", "--no-deps", str(wheel))
-    inside = subprocess.run(
-        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    inside = printed([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
     borrowed = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})"  # with the .pth files in there
     Path(inside, "borrowed.pth").write_text(f"{borrowed}\n")
     return python.parent
 
 
 def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], timeout=None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from mcp import StdioServerParameters
+
+from tests.running import environ, run
 
 UV_VARIABLE = "CONTEXT_MANAGER_UV"
 CLAUDE_VARIABLE = "CONTEXT_MANAGER_CLAUDE"
@@ -36,14 +37,12 @@ def claude() -> str:
 
 def environment(home: Path) -> dict[str, str]:
     """The environment of somebody whose HOME this is and who has set nothing of ours; uv keeps its own cache."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
-    cache = kept.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv"))
-    return {**kept, "HOME": str(home), "UV_CACHE_DIR": cache}
+    return {"UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"), **environ(), "HOME": str(home)}
 
 
 def installed_by_uv(*arguments: str, home: Path) -> None:
     """Runs uv once, so that what it has to download is there; skips the test by name where nothing can be reached."""
-    done = subprocess.run([uv(), *arguments], capture_output=True, text=True, env=environment(home), check=False)
+    done = run([uv(), *arguments], env=environment(home), timeout=None)
     if done.returncode != 0 and _UNREACHABLE.search(done.stderr):
         pytest.skip(f"uv could not download what the wheel needs: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.end_to_end.node import PACKAGES, usable_node
 from tests.end_to_end.servers import eventually
 from tests.packaging.programs import ROOT, environment, installed_by_uv, started_by_uv
 from tests.preloaded import python
+from tests.running import printed
 from tests.serving import PLAIN, call, connected, say
 from tests.test_readme import block
 
@@ -56,16 +56,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs = [str(Path(sys.executable).parent), str(node.binary.parent), os.environ["PATH"]]
     command = block("bundle", (ROOT / "docs" / "packages.md").read_text("utf-8"))
     assert f"{MCPB}@{PACKAGES[MCPB]} pack" in command
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=folder,
-        env={**os.environ, "PATH": os.pathsep.join(programs)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed(["bash", "-euo", "pipefail", "-c", command], cwd=folder, env={**os.environ, "PATH": ":".join(programs)})
     return folder / "context-manager-mcp.mcpb"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from ruamel.yaml import YAML
 
 from mcp_server.settings import SECTIONS, knobs
 from tests.packaging.programs import ROOT, uv
+from tests.running import run
 
 BASE_MB, GIT_MB, MOST_MB = 125, 55, 440
 """Megabytes of python:3.13-slim-bookworm and of Debian's git without Perl, and of the whole image at most."""
@@ -50,9 +50,8 @@ def test_the_steps_of_the_image_run_and_fit_in_its_size(tmp_path: Path) -> None:
     (step,) = (text for keyword, text in instructions() if keyword == "RUN" and text.startswith("deploy/install "))
     environ = {**os.environ, "PATH": f"{Path(uv()).parent}:{os.environ['PATH']}"}
     environ |= {"HOME": str(tmp_path), "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv"))}
-    command = [str(source / "deploy/install"), str(target)]
     assert step.split() == ["deploy/install", "/opt/context-manager"]
-    done = subprocess.run(command, cwd=source, env=environ, capture_output=True, text=True, check=False)
+    done = run([source / "deploy/install", target], cwd=source, env=environ, timeout=None)
     if done.returncode and re.search(r"dns error|Failed to fetch|error sending request", done.stderr):
         pytest.skip("needs a package registry")
     assert done.returncode == 0, done.stderr

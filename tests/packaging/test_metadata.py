@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ import pytest
 import mcp_server
 from mcp_server.home import HOME_VARIABLE
 from tests.packaging.programs import ROOT, claude
+from tests.running import environ, printed
 
 NAME = "context-manager-mcp"
-
-
 VERSION = mcp_server.__version__
 
 
@@ -98,14 +95,9 @@ def test_it_points_to_the_plugin() -> None:
 
 def test_claude_code_takes_it_and_installs_from_it(tmp_path: Path) -> None:
     def run(*arguments: str) -> str:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLAUDE_", "CONTEXT_MANAGER_"))}
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1"}
-        environ = {**kept, **quiet, "HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")}
-        done = subprocess.run(
-            [program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        own = {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")}
+        return printed([program, *arguments], cwd=ROOT, env={**environ(), **quiet, **own})
 
     program = claude()
     for folder in (ROOT, ROOT / "plugin"):

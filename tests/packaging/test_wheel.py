@@ -15,9 +15,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.end_to_end.servers import assert_clear, eventually, mounting
-from tests.end_to_end.test_broken_parts import READ_ONLY
+from tests.end_to_end.servers import READ_ONLY, assert_clear, eventually, mounting
+from tests.gitting import git
 from tests.packaging.programs import environment, installed_by_uv, started_by_uv
+from tests.running import printed, run
 from tests.serving import call, refused, say
 
 pytestmark = pytest.mark.anyio
@@ -43,10 +44,7 @@ def script(
     program: Path, *arguments: str, env: Mapping[str, str], cwd: Path, prefix: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """A program that was run; it must say nothing like a stack trace."""
-    command = [*prefix, str(program), *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", env=dict(env), cwd=cwd, check=False
-    )
+    done = run([*prefix, program, *arguments], env=dict(env), cwd=cwd)
     assert "Traceback" not in done.stderr
     return done
 
@@ -69,15 +67,14 @@ async def wait_until_found(client: Client, query: str, text: str) -> None:
 
 def repository(folder: Path) -> None:
     """Makes a git repository with one commit."""
-    who = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "commit.gpgsign=false"]
-    for command in (["init", "--quiet"], [*who, "commit", "--quiet", "--allow-empty", "-m", "x"]):
-        subprocess.run(["git", *command], cwd=folder, check=True)
+    git(folder, "init", "--quiet")
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", "x")
 
 
 def unknown_user() -> list[str]:
     """A prefix that runs a command as a user whom the machine does not know; skips the test where none can be."""
     prefix = [shutil.which("unshare") or "", "--user", "--map-user=54321"]
-    if not prefix[0] or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+    if not prefix[0] or run([*prefix, "true"]).returncode != 0:
         pytest.skip("needs the command unshare (Linux) and user namespaces, to be an unknown user")
     return prefix
 
@@ -165,15 +162,7 @@ def test_a_working_folder_that_is_gone(installed: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     script = 'rmdir "$PWD"; "$0" observe "The boiler runs at 2 bar."'
-    done = subprocess.run(
-        ["sh", "-c", script, str(installed / "context-manager")],
-        cwd=gone,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed(["sh", "-c", script, installed / "context-manager"], cwd=gone, env=environment(tmp_path))
     assert "2 bar" in next((tmp_path / ".context-manager" / "raw").rglob("*.md")).read_text("utf-8")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from tests.preloaded import python
+from tests.preloaded import context_manager
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -24,8 +24,6 @@ T = TypeVar("T")
 BROWSER = os.environ.get("CM_BROWSER") or shutil.which("chromium-headless-shell") or ""
 """Debian's package of this name, or the program that CM_BROWSER names; "" if there is none."""
 
-COMMAND = "from mcp_server.cli.start import main; raise SystemExit(main())"
-
 _ADDRESS = re.compile(r"http://\S+/open#\S+")
 
 
@@ -33,7 +31,7 @@ _ADDRESS = re.compile(r"http://\S+/open#\S+")
 def serving(workspace: Path, **environ: str) -> Iterator[str]:
     """Gives the one-time address of a page that runs until the end of the block."""
     process = subprocess.Popen(
-        python("-c", COMMAND, "--workspace", str(workspace), "page", "--no-browser"),
+        context_manager("--workspace", str(workspace), "page", "--no-browser"),
         env={**os.environ, **environ},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from mcp_server.app import open_memory
 from mcp_server.context.push import for_prompt
+from tests.answering import Handler, answering
 from tests.conftest import KEYWORDS_ONLY
 from tests.page.browsing import run_apart
 from tests.page.demo import ASKER, CAKE
@@ -50,21 +49,12 @@ def push(workspace: Path, session: str, prompt: str) -> str:
 def elsewhere() -> Iterator[str]:
     """The address of another site on this machine: same host, another port."""
 
-    class Answers(BaseHTTPRequestHandler):
+    class Elsewhere(Handler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<!doctype html><title>Elsewhere</title>")
+            self.answer(b"<!doctype html><title>Elsewhere</title>", "text/html")
 
-        def log_message(self, *_: Any) -> None:
-            """Logs nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with answering(Elsewhere) as url:
+        yield url
 
 
 def test_every_screen_works_without_a_word_on_the_console_and_fits_a_phone(page: Page, root: str) -> None:
@@ -181,9 +171,9 @@ def test_axe_finds_what_is_wrong_on_a_bad_page(page: Page) -> None:
 # ---------------------------------------------------------------- tasks by keyboard
 
 
-def tab_to(page: Page, text: str, *, most: int = 80) -> None:
+def tab_to(page: Page, text: str) -> None:
     """Presses Tab until the element with this text or label has the focus."""
-    for _ in range(most):
+    for _ in range(80):
         page.keyboard.press("Tab")
         said = page.evaluate(
             "document.activeElement.innerText || document.activeElement.getAttribute('aria-label') || ''"

@@ -21,17 +21,13 @@ from mcp_server.memory import Memory
 from mcp_server.page.door import CODE_SECONDS, MAX_CODES, Door
 from mcp_server.page.site import application
 from tests.conftest import KEYWORDS_ONLY, Run
-from tests.page.browsing import COMMAND, serving
-from tests.preloaded import programs, python
+from tests.page.browsing import serving
+from tests.preloaded import context_manager, programs
 
 pytestmark = pytest.mark.anyio
 
 ROOT = "http://127.0.0.1:8766"
-
-
 OWN = {"sec-fetch-site": "same-origin", "origin": ROOT}
-
-
 SCREENS = ("/now", "/days", "/knows", "/find", "/topics", "/state")
 
 
@@ -266,7 +262,7 @@ def test_the_code_is_in_a_private_file_and_not_in_the_browsers_arguments(
     workspace: Path, fake: str, told: Path
 ) -> None:
     process = subprocess.Popen(
-        python("-c", COMMAND, "--workspace", str(workspace), "page"),
+        context_manager("--workspace", str(workspace), "page"),
         env={**os.environ, **KEYWORDS_ONLY, "BROWSER": fake},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

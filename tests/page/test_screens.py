@@ -171,10 +171,8 @@ async def test_a_line_is_corrected_and_a_change_by_someone_else_is_not_overwritt
     form = fields((await site.get(edit)).text, "/knows/edit")
     told = await send(site, "/knows/edit", **form, text="Always answer in grams and percent.", how="correct")
     assert "Corrected." in told
-    assert "- Always answer in grams and percent." in memory.files.read_text(GENERAL).replace(
-        "2026-02-17: ", ""
-    ).replace("2026-02-16: ", "")
     before = memory.files.read_text(GENERAL)
+    assert re.search(r"- 2026-02-1[67]: Always answer in grams and percent\.", before)
     late = await site.post("/knows/edit", data={**form, "text": "Ounces.", "how": "correct"}, headers=OWN)
     assert late.status_code == 409
     assert memory.files.read_text(GENERAL) == before
@@ -290,7 +288,7 @@ async def test_a_search_explains_its_scores_and_leads_into_the_conversation(site
     assert "Nothing found." in (await site.get("/find?q=passport&until=2020-01-01")).text
 
 
-async def test_a_topic_is_tried_and_switched(site: httpx2.AsyncClient, memory: Memory) -> None:
+async def test_a_topic_is_tried_and_switched(site: httpx2.AsyncClient) -> None:
     trial = (await site.get("/topics?try=please+review+the+pull+request")).text
     assert "1 of 5 topics would be added" in trial
     assert "is active now" in await send(site, "/topics", name="deployment", on="yes")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
 
@@ -34,10 +34,12 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 @asynccontextmanager
-async def browser(root: Path, token: str | None, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
+async def browser(
+    root: Path, token: str | None, host: str = "127.0.0.1", webhooks: WebhookAccess | None = None
+) -> AsyncIterator[httpx2.AsyncClient]:
     mcp = build(opener(root), transport="http")
-    app = application(mcp, host, 8765, token)
-    async with mcp.session_manager.run():
+    app = application(mcp, host, 8765, token, webhooks)
+    async with mcp.session_manager.run(), mcp._lowlevel_server.lifespan(mcp._lowlevel_server):  # as a real start has it
         transport = httpx2.ASGITransport(app=app)
         headers = {"accept": "application/json, text/event-stream"}
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765", headers=headers) as client:
@@ -160,8 +162,6 @@ def test_a_kill_while_the_token_is_made_leaves_none_or_a_whole_one(tmp_path: Pat
 
 
 HEAD = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
-
-
 HASTY = """
 import os, sys
 from mcp_server.serve import http, main
@@ -188,23 +188,12 @@ def test_a_connection_with_half_a_request_is_closed(tmp_path: Path) -> None:
 
 
 MAIL = "---\ntriggers:\n  - {type: webhook, source: email, event: new_message}\n---\n# Mail\n\nSort it.\n"
-
-
 PLACE = "/webhook/email/new_message"
-
-
 RIGHT = {"authorization": "Bearer hook"}
 
 
-@asynccontextmanager
-async def caller(root: Path, *, webhooks: bool = True) -> AsyncIterator[httpx2.AsyncClient]:
-    mcp = build(opener(root), transport="http")
-    door = WebhookAccess("hook", "a file", 256 * 1024) if webhooks else None
-    app = application(mcp, "127.0.0.1", 8765, "main", door)
-    async with mcp.session_manager.run(), mcp._lowlevel_server.lifespan(mcp._lowlevel_server):  # as a real start has it
-        transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
-            yield client
+def caller(root: Path) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
+    return browser(root, "main", webhooks=WebhookAccess("hook", "a file", 256 * 1024))
 
 
 @pytest.fixture
@@ -272,7 +261,7 @@ async def test_a_project_is_named_in_the_query(prepared: Path) -> None:
 
 
 async def test_they_are_off_until_the_settings_say_so(prepared: Path) -> None:
-    async with caller(prepared, webhooks=False) as client:
+    async with browser(prepared, "main") as client:
         answer = await client.post(PLACE, content="x", headers={"authorization": "Bearer main"})
         assert answer.status_code == 404
     local = prepared / ".local"

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
-from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCRequest, jsonrpc_message_adapter
@@ -25,7 +24,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.serve import instructions
 from mcp_server.serve.server import build, repaired
-from tests.serving import ERAS, Mode, Updates, call, connected, opener, refused, resource, say
+from tests.serving import ERAS, Mode, Updates, call, connected, heard, opener, refused, resource, say
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
@@ -99,13 +98,6 @@ async def test_a_modern_client_hears_of_what_it_listens_to(tmp_path: Path) -> No
             await heard(events, "memory://knowledge/memory/MEMORY.md")
             (tmp_path / "knowledge" / "memory" / "MEMORY.md").write_text("# Memory\n\nBy hand.\n")
             await heard(events, "memory://knowledge/memory/MEMORY.md")
-
-
-async def heard(events: AsyncIterator[object], uri: str) -> None:
-    with anyio.fail_after(60):
-        async for event in events:
-            if isinstance(event, ResourceUpdated) and event.uri == uri:
-                return
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")

@@ -183,9 +183,6 @@ async def test_a_workspace_closes_when_nobody_uses_it_and_opens_again(
             yield memory
         opened.append(f"{name} closed")
 
-    async def closed() -> bool:
-        return opened == ["main", "main closed"]
-
     several = gate.Workspaces(enter)
     async with several.running():
         used = several.hold("main")
@@ -193,7 +190,7 @@ async def test_a_workspace_closes_when_nobody_uses_it_and_opens_again(
         await anyio.sleep(1.5)
         assert opened == ["main"]
         several.release(used)
-        await eventually(closed)
+        await eventually(lambda: opened == ["main", "main closed"])
         used = several.hold("main")
         assert (await used.opening.memory()).files.exists("memory-config.yaml")
         several.release(used)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mcp import Client
-from mcp.types import ElicitRequestParams, ElicitResult
+from mcp.types import ElicitResult
 
-from mcp_server.serve.server import build
 from tests.gitting import git, subjects, write
 from tests.holding import holding
-from tests.serving import ERAS, Mode, call, connected, opener, refused, resource, say
+from tests.serving import ERAS, Mode, User, call, connected, refused, resource, say
 
 pytestmark = pytest.mark.anyio
 
 SECRET = "The vault's code is quagga4711."
-
-
 YES = ElicitResult(action="accept", content={"delete": True})
 
 
@@ -65,14 +61,8 @@ NO = {
 @pytest.mark.parametrize("mode", ERAS)
 async def test_only_the_users_yes_deletes(workspace: Path, mode: Mode) -> None:
     replies = [*NO[mode], YES]
-    asked: list[str] = []
-
-    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
-        asked.append(params.message)
-        return replies[len(asked) - 1]
-
-    server = build(opener(workspace), profile="full")
-    async with Client(server, mode=mode, elicitation_callback=ask) as client:
+    user = User(*replies)
+    async with connected(workspace, mode=mode, profile="full", user=user) as client:
         session = await say(client, SECRET)
         await call(client, "remember", content=SECRET, project="global")
         for reply in replies:
@@ -81,21 +71,16 @@ async def test_only_the_users_yes_deletes(workspace: Path, mode: Mode) -> None:
             assert bool(holding(workspace, "quagga4711")) is (reply is not YES)
         # The conversation goes on under its handle.
         assert await say(client, "And now the weather.", session=session) == session
-    assert len(asked) == len(replies)
-    for question in asked:
+    assert len(user.asked) == len(replies)
+    for question in user.asked:
         assert "quagga4711" in question
         assert "raw/conversations/" in question
         assert "\u202e" not in question
 
 
 async def test_the_question_says_in_words_what_goes(workspace: Path) -> None:
-    asked: list[str] = []
-
-    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
-        asked.append(params.message)
-        return YES
-
-    async with Client(build(opener(workspace), profile="full"), elicitation_callback=ask) as client:
+    user = User(YES, YES, YES)
+    async with connected(workspace, profile="full", user=user) as client:
         session = await say(client, "Where shall we keep the key of the boat this winter?")
         await say(client, SECRET, session=session)
         fact = {"content": "The berth of the boat is number nine.", "project": "global"}
@@ -109,9 +94,9 @@ async def test_the_question_says_in_words_what_goes(workspace: Path) -> None:
         ):
             assert holding(workspace, gone)
             await call(client, "forget", dry_run=False, **target)
-            assert told.replace("'", "") in asked[-1].replace("'", "")
+            assert told.replace("'", "") in user.asked[-1].replace("'", "")
             assert not holding(workspace, gone)
-    assert len(asked) == 3
+    assert len(user.asked) == 3
 
 
 async def test_what_is_meant_must_be_one_thing(workspace: Path) -> None:
@@ -125,15 +110,14 @@ async def test_what_is_meant_must_be_one_thing(workspace: Path) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_what_is_wrong_is_said_before_anybody_is_asked(workspace: Path, mode: Mode) -> None:
-    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
-        raise AssertionError(params.message)
-
-    async with Client(build(opener(workspace), profile="full"), mode=mode, elicitation_callback=ask) as client:
+    user = User()
+    async with connected(workspace, mode=mode, profile="full", user=user) as client:
         session = await say(client, SECRET)
         assert "nope" in await refused(client, "forget", session="nope", dry_run=False)
         assert "has no turn 9" in await refused(client, "forget", turn=f"{session}#9", dry_run=False)
         assert "is a transcript" in await refused(client, "forget", path="raw/x.md", dry_run=False)
         assert "No copy was found" in await call(client, "forget", text="nothing of this kind", dry_run=False)
+    assert user.asked == []
 
 
 async def test_each_question_has_its_answer(workspace: Path) -> None:

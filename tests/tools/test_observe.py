@@ -3,11 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mcp import Client
-from mcp.types import ElicitRequestParams, ElicitResult
+from mcp.types import ElicitResult
 
-from mcp_server.serve.server import build
-from tests.serving import ERAS, Mode, call, connected, opener, refused, say, text
+from tests.conftest import project_folder
+from tests.serving import ERAS, Mode, User, call, connected, refused, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -65,9 +64,8 @@ async def test_a_fact_is_written_where_a_person_looks_and_the_diff_comes_back(tm
 
 
 async def test_a_decision_that_supersedes_another_one_replaces_it_and_says_so(tmp_path: Path) -> None:
-    (tmp_path / "atlas").mkdir()
-    (tmp_path / "atlas" / ".context-manager").write_text("atlas\n", "utf-8")
-    async with connected(tmp_path / "memory", folder=str(tmp_path / "atlas")) as client:
+    folder = project_folder(tmp_path / "atlas", "atlas")
+    async with connected(tmp_path / "memory", folder=str(folder)) as client:
         await client.call_tool("remember", {"content": "Vault holds the secrets.", "kind": "decision"})
         arguments = {"content": "The cloud holds the secrets.", "kind": "decision", "supersedes": "Vault holds"}
         done = await client.call_tool("remember", arguments)
@@ -110,17 +108,11 @@ async def test_a_change_of_identity_waits_where_the_client_cannot_ask(tmp_path: 
 async def test_the_user_is_asked_where_the_client_can(
     tmp_path: Path, mode: Mode, reply: ElicitResult, written: bool, pending: int
 ) -> None:
-    asked: list[str] = []
-
-    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
-        asked.append(params.message)
-        return reply
-
-    server = build(opener(tmp_path))
-    async with Client(server, mode=mode, elicitation_callback=ask) as client:
+    user = User(reply)
+    async with connected(tmp_path, mode=mode, user=user) as client:
         result = await client.call_tool("remember", {"content": "I am \x1b[31mkind\u202e.", "kind": "identity"})
         await client.call_tool("remember", {"content": "The boat is blue.", "project": "global"})
-    (question,) = asked
+    (question,) = user.asked
     assert "knowledge/identity/USER.md" in question
     assert "\x1b" not in question
     assert "\u202e" not in question

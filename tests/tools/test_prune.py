@@ -16,24 +16,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PLAIN, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "2000")
 
 
-async def converse(client: Client, delivery: str, turns: int = 12) -> list[str]:
+async def converse(client: Client, delivery: str) -> list[str]:
     """A conversation in which files are loaded; the answers."""
     answers = []
-    for number in range(turns):
+    for number in range(12):
         words = f"Tell me what the paint for fence number {number} costs, and which nails it needs. " * 3
+        turn = {"role": "user", "content": words, "session": "s", "delivery": delivery}
         loaded = [{"type": "file", "id": f"src/part{number}.py", "tokens": 50}]
-        answers.append(
-            await call(
-                client,
-                "observe",
-                role="user",
-                content=words,
-                session="s",
-                delivery=delivery,
-                chunks=loaded,
-                context_tokens=900 + 80 * number,
-            )
-        )
+        answers.append(await call(client, "observe", **turn, chunks=loaded, context_tokens=900 + 80 * number))
     return answers
 
 

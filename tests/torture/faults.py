@@ -17,14 +17,22 @@ from mcp_server.jobs.duties import keep_house
 from mcp_server.model import Caller
 from mcp_server.status.status import status
 from tests.conftest import Clock
-from tests.end_to_end.servers import Served, assert_clear, command, facts, files_below, mounting, served, turns
+from tests.end_to_end.servers import (
+    READ_ONLY,
+    SMALL,
+    Served,
+    assert_clear,
+    command,
+    facts,
+    files_below,
+    mounting,
+    served,
+    turns,
+)
 from tests.serving import PLAIN, text
 from tests.storage.fingerprint import assert_as_rebuilt
 from tests.torture.frame import Case, Trial
 from tests.torture.write_steps import KNOWN, SAID, base
-
-SMALL = 'mount -t tmpfs -o size=6m none "$1"'
-READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"'
 
 
 async def full_disk(trial: Trial) -> None:

@@ -136,10 +136,6 @@ def leftovers(root: Path) -> list[Path]:
     return [path for path in root.rglob(".cm-*") if ".local" not in path.parts]
 
 
-async def gone(root: Path) -> bool:
-    return not leftovers(root)
-
-
 async def killed_servers(trial: Trial) -> None:
     """Two servers write and a third process rebuilds the index; one server or all are killed, and the client repeats
     what was not acknowledged."""
@@ -179,7 +175,7 @@ async def killed_servers(trial: Trial) -> None:
     if leftovers(root):
         async with served(root, env=FEW_LINES) as later:
             await later.call("status")
-            await eventually(lambda: gone(root))
+            await eventually(lambda: not leftovers(root))
     logs = [server.stderr() for server in (first, second, next_start)]
     assert not [log for log in logs if DATABASE_TROUBLE.search(log)], logs
     await assert_the_index_is_as_new(root)

@@ -120,9 +120,9 @@ async def import_file(
     project: str | None,
     report: ImportReport,
     *,
-    adapter: Adapter = CLAUDE_CODE,
-    anew: bool = False,
-    on_bytes: Callable[[int], None] = lambda _: None,
+    adapter: Adapter,
+    anew: bool,
+    on_bytes: Callable[[int], None],
 ) -> None:
     """Records a transcript from its cursor, or with `anew` from its beginning, and adds the result to `report`.
 
@@ -267,7 +267,7 @@ async def continued_session(memory: Memory, adapter: Adapter, transcript: Path, 
 
 
 async def import_database(
-    memory: Memory, database: Path, project: str | None, report: ImportReport, *, anew: bool = False
+    memory: Memory, database: Path, project: str | None, report: ImportReport, *, anew: bool
 ) -> None:
     """Records all sessions of OpenCode's database from their cursors, or with `anew` from their beginnings.
 

@@ -15,6 +15,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.clients.hooks import command, listener, protocol
 from mcp_server.memory import Memory
+from tests.end_to_end.servers import eventually
+from tests.preloaded import COMMAND
 from tests.serving import environment
 
 SESSION = "11111111-2222-3333-4444-555555555555"
@@ -48,9 +50,7 @@ async def listening(memory: Memory, handle: listener.Handle) -> AsyncIterator[an
     """The door of the workspace is open; cancelling the scope closes it."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.listen, memory, handle)
-        with anyio.fail_after(60):
-            while not await anyio.Path(memory.disk.local / protocol.ADDRESS).exists():  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await eventually((memory.disk.local / protocol.ADDRESS).exists)
         yield tasks.cancel_scope
         tasks.cancel_scope.cancel()
 
@@ -70,9 +70,8 @@ def hook(
     root: Path, *arguments: str, given: bytes, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """The command as a process of its own."""
-    start = "import sys; from mcp_server.cli.start import main; sys.exit(main())"
     return subprocess.run(
-        [sys.executable, "-c", start, "hook", *arguments],
+        [sys.executable, "-c", COMMAND, "hook", *arguments],
         input=given,
         capture_output=True,
         env={**environment(root), **PATIENT, **(env or {})},

@@ -16,7 +16,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from tests.clients.hooks.boathouse import FACT, LASTS, Open
 from tests.clients.hooks.windows import ClaudeWindow
-from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.conftest import KEYWORDS_ONLY, Clock, project_folder
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +28,7 @@ def patient_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "a work" / "boat house"
-    place.mkdir(parents=True)
-    (place / ".context-manager").write_text("boats\n", "utf-8")
-    return place
+    return project_folder(tmp_path / "a work" / "boat house", "boats")
 
 
 @pytest.fixture
@@ -49,8 +46,7 @@ def window(memory: Memory, tmp_path: Path, folder: Path, monkeypatch: pytest.Mon
 def told_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace that was told where the key is, in a conversation of the project `boats`."""
     made = tmp_path_factory.mktemp("told") / "memory"
-    place = tmp_path_factory.mktemp("boats")
-    (place / ".context-manager").write_text("boats\n", "utf-8")
+    place = project_folder(tmp_path_factory.mktemp("boats"), "boats")
 
     async def tell() -> None:
         async with open_memory(made, KEYWORDS_ONLY, clock=Clock()) as memory:

@@ -13,6 +13,7 @@ from mcp_server.clients.hooks import listener, offline, protocol
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
+from tests.conftest import project_folder
 from tests.end_to_end.servers import eventually
 from tests.serving import PLAIN
 
@@ -26,9 +27,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     monkeypatch.setattr(listener, "FIRST_SECONDS", 60.0)  # however slow this machine is
-    project = tmp_path / "a project"
-    project.mkdir()
-    (project / ".context-manager").write_text("name: harbour\n")
+    project = project_folder(tmp_path / "a project", "harbour")
     async with open_memory(workspace, PLAIN) as memory:
         earlier = ClaudeWindow(memory, tmp_path / "projects", project, "one")
         earlier.write("user", FACT)
@@ -41,7 +40,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
         offline.enqueue(str(memory.disk.local), "SessionEnd", ended)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listener.attend, memory)
-            await eventually((anyio.Path(memory.disk.local) / protocol.ADDRESS).exists)
+            await eventually((memory.disk.local / protocol.ADDRESS).exists)
             prompt = "On which port does the staging database of the harbour app listen?"
             now: dict[str, Any] = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
             answer = await responded(workspace, "UserPromptSubmit", **now)
@@ -73,15 +72,7 @@ async def test_where_nobody_can_listen_the_queue_is_worked_off_all_the_same(
     monkeypatch.setattr(listener, "listen", refused)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.attend, memory)
-
-        async def said() -> bool:
-            return "somebody else's folder" in caplog.text
-
-        await eventually(said)
+        await eventually(lambda: "somebody else's folder" in caplog.text)
         await responded(memory.disk.root, "Stop", transcript_path="/nowhere.jsonl")
-
-        async def done() -> bool:
-            return queued(memory.disk.local) == []
-
-        await eventually(done)
+        await eventually(lambda: queued(memory.disk.local) == [])
         tasks.cancel_scope.cancel()

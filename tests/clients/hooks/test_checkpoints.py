@@ -113,9 +113,7 @@ async def test_what_the_client_injects_is_in_no_checkpoint(memory: Memory, windo
     )
 
 
-async def test_a_window_that_was_compacted_and_is_resumed_is_told_what_was_settled_since(
-    memory: Memory, window: ClaudeWindow
-) -> None:
+async def test_a_window_that_was_compacted_and_is_resumed_is_told_what_was_settled_since(window: ClaudeWindow) -> None:
     await decide(window)
     await window.compact()
     await window.prompt("Decision: paint the hull green in June", "Noted.")

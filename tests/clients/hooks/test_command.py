@@ -19,6 +19,9 @@ from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.offline import LONGEST_TEXT
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
+from tests.end_to_end.servers import eventually
+from tests.preloaded import COMMAND
+from tests.running import printed
 from tests.serving import PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -87,9 +90,8 @@ async def test_as_a_process_it_does_the_same_whatever_stands_before_its_name(mem
     root = memory.disk.root
     async with listening(memory, Told()):
         by_home = await anyio.to_thread.run_sync(lambda: hook(root, "Stop", given=said()))
-        start = "import sys; from mcp_server.cli.start import main; sys.exit(main())"
         by_option = await anyio.run_process(
-            [sys.executable, "-c", start, "--workspace", str(root), "hook", "SessionStart"],
+            [sys.executable, "-c", COMMAND, "--workspace", str(root), "hook", "SessionStart"],
             input=said(),
             env={**os.environ, "CONTEXT_MANAGER_HOME": str(tmp_path / "other")},
         )
@@ -211,8 +213,7 @@ async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory)
         with anyio.fail_after(60):
             await asked.wait()
             tasks.start_soon(listener.listen, memory, Told())
-            while not answers:  # noqa: ASYNC110 - it is a thread that waits
-                await anyio.sleep(0.01)
+            await eventually(lambda: answers)
         tasks.cancel_scope.cancel()
     assert answers == [injecting("UserPromptSubmit", "known at UserPromptSubmit")]
     assert list((memory.disk.local / "run").glob("starting-*")) == []
@@ -248,8 +249,7 @@ sys.addaudithook(imported)
 main()
 """
     command = [sys.executable, "-c", program, "--workspace", str(workspace)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split()[1:] == ["True"]
+    assert printed(command).split()[1:] == ["True"]
 
 
 async def test_a_session_start_without_a_server_prints_the_brief_that_is_ready(workspace: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from mcp_server.model import COMPACTION, Caller
 from mcp_server.storage.local.state import LocalState
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, LASTS, Open, log, said
 from tests.clients.hooks.windows import pushed
+from tests.conftest import project_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -146,9 +147,7 @@ async def test_subagents_get_nothing(told: Memory, window: Open) -> None:
 async def test_after_its_first_answer_a_folder_finds_its_brief_on_disk(
     memory: Memory, window: Open, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "other"
-    folder.mkdir()
-    (folder / ".context-manager").write_text("name: other\n", "utf-8")
+    folder = project_folder(tmp_path / "other", "other")
     first = window("first", folder)
     await first.prompt(FACT)
     index = json.loads((memory.disk.local / "brief" / "index.json").read_text("utf-8"))
@@ -157,10 +156,7 @@ async def test_after_its_first_answer_a_folder_finds_its_brief_on_disk(
 
 
 async def test_another_project_gets_nothing_of_it(told: Memory, window: Open, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / ".context-manager").write_text("other\n", "utf-8")
-    now = window("elsewhere", other)
+    now = window("elsewhere", project_folder(tmp_path / "other", "other"))
     assert await now.start() == ""
     assert await now.prompt(ASKED) == ""
 

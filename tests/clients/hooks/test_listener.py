@@ -130,14 +130,10 @@ async def test_sessions_are_served_side_by_side_and_one_session_in_order(memory:
 
     async with listening(memory, handle), anyio.create_task_group() as tasks:
         tasks.start_soon(ask, "first", "one")
-        await eventually(lambda: _is(bool(order)))
+        await eventually(lambda: order)
         tasks.start_soon(ask, "second", "one")
         tasks.start_soon(ask, "third", "other")
     assert order.index("end third") < order.index("end first") < order.index("begin second")
-
-
-async def _is(truth: bool) -> bool:
-    return truth
 
 
 async def test_a_handler_that_fails_answers_nothing_and_the_next_is_served(memory: Memory) -> None:
@@ -203,11 +199,9 @@ async def test_a_server_listens_as_soon_as_what_was_in_its_way_is_gone(
     private = foreign(short_temporary, tmp_path)
     async with open_memory(long_workspace, PLAIN) as memory, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.attend, memory)
-        with anyio.fail_after(60):
-            while "cannot reach this server yet" not in caplog.text:  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await eventually(lambda: "cannot reach this server yet" in caplog.text)
         private.unlink()
-        await eventually(anyio.Path(memory.disk.local / protocol.ADDRESS).exists)
+        await eventually((memory.disk.local / protocol.ADDRESS).exists)
         tasks.cancel_scope.cancel()
 
 
@@ -274,14 +268,14 @@ async def test_the_window_of_a_session_is_known_to_every_server(memory: Memory, 
 async def test_another_server_takes_over_when_the_one_that_listens_is_killed(workspace: Path) -> None:
     local = workspace / ".local"
 
-    async def pid() -> int:
+    def pid() -> int:
         try:
             return protocol.read_address((local / protocol.ADDRESS).read_bytes())[1]
         except (OSError, ValueError):
             return 0
 
     async def reaches(server: int) -> bool:
-        if await pid() != server:
+        if pid() != server:
             return False
         await run_sync(lambda: hook(workspace, "Stop", given=said()))
         return queued(local) == []

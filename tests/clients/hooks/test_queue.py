@@ -17,6 +17,7 @@ from mcp_server.clients.hooks import listener, offline, protocol
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, queued, responded
+from tests.end_to_end.servers import eventually
 from tests.preloaded import python
 from tests.serving import environment
 
@@ -157,9 +158,7 @@ async def test_whoever_maintains_works_it_off_when_it_grows(memory: Memory, monk
         tasks.start_soon(listener.watch, memory, told)
         for number in (1, 2):
             await responded(memory.disk.root, "Stop", session_id=f"s{number}")
-            with anyio.fail_after(60):
-                while len(told.events) < number:  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
+            await eventually(lambda wanted=number: len(told.events) >= wanted)  # type: ignore[misc]
         tasks.cancel_scope.cancel()
     assert [given["session_id"] for _, given in told.events] == ["s1", "s2"]
 

@@ -101,7 +101,7 @@ async def test_a_tools_result_that_the_client_writes_after_its_hooks_is_recorded
 
 
 async def test_without_a_server_a_session_begins_with_what_the_one_before_it_settled(
-    memory: Memory, window: Open, clock: Clock
+    memory: Memory, window: Open
 ) -> None:
     now = window()
     now.write("user", "From now on, show me the diff before you commit anything.")

@@ -17,7 +17,7 @@ from mcp_server.model import Caller
 from mcp_server.storage import logs
 from tests.clients.hooks.scripted_session import EARLIER, ELSEWHERE, MEMORY, PROCEDURE, PROMPTS, Prompt
 from tests.clients.hooks.windows import ClaudeWindow
-from tests.conftest import Clock
+from tests.conftest import Clock, project_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
@@ -30,9 +30,7 @@ async def window(
 ) -> AsyncIterator[ClaudeWindow]:
     """A window in a project, on a memory that has heard of it before. With real embeddings: they decide."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
-    folder = tmp_path / "work" / "harbor app"
-    folder.mkdir(parents=True)
-    (folder / ".context-manager").write_text("harbor\n", "utf-8")
+    folder = project_folder(tmp_path / "work" / "harbor app", "harbor")
     async with open_memory(tmp_path / "memory", {}, clock=clock, new_id=new_id) as memory:
         await furnish(memory, folder)
         yield ClaudeWindow(memory, tmp_path / "claude" / "projects", folder, "0a0a-session-of-thirty")

@@ -31,8 +31,8 @@ from tests.clients.hooks.asking import PATIENT, SESSION, Told, hook, listening, 
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, Open, log
 from tests.clients.hooks.test_command import imported
 from tests.clients.hooks.windows import pushed
-from tests.end_to_end.servers import mounting
-from tests.end_to_end.test_broken_parts import READ_ONLY
+from tests.conftest import project_folder
+from tests.end_to_end.servers import READ_ONLY, eventually, mounting
 from tests.serving import environment
 
 pytestmark = pytest.mark.anyio
@@ -129,9 +129,7 @@ async def test_a_replaced_line_stays_out(on_disk: Memory, folder: Path) -> None:
 
 
 async def test_another_projects_turns_stay_out(on_disk: Memory, folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "another place"
-    other.mkdir()
-    (other / ".context-manager").write_text("other\n", "utf-8")
+    other = project_folder(tmp_path / "another place", "other")
     turn = NewTurn("user", "The harpoon hangs in the attic of the lighthouse.", "elsewhere")
     await observe(on_disk, turn, Caller(folder=str(other)))
     await sessions.end_session(on_disk, "elsewhere")
@@ -186,9 +184,7 @@ async def test_a_prompt_waits_for_a_starting_server_if_the_index_cannot_hold_wha
         tasks.start_soon(ask)
         await anyio.sleep(1.0)  # longer than the command waits otherwise
         tasks.start_soon(listener.listen, on_disk, Told())
-        with anyio.fail_after(60):
-            while not answers:  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await eventually(lambda: answers)
         tasks.cancel_scope.cancel()
     assert answers == ["known at UserPromptSubmit"]
 
@@ -204,9 +200,7 @@ async def test_a_text_that_the_hook_did_not_wait_for_does_not_count_as_sent(on_d
     async with listening(on_disk, slow):
         assert await prompted(on_disk, folder, ASKED, **IMPATIENT) == ""
         left.set()
-        with anyio.fail_after(60):
-            while not log(on_disk) or "stopped waiting" not in log(on_disk)[0]["why"]:  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await eventually(lambda: log(on_disk) and "stopped waiting" in log(on_disk)[0]["why"])
         assert FACT in await prompted(on_disk, folder, ASKED)
 
 

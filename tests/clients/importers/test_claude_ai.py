@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mcp_server.clients.importers.imported import ImportReport
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.memory import Memory
@@ -61,10 +62,15 @@ def export() -> list[Any]:
     ]
 
 
+async def imported(memory: Memory, folder: Path, document: object) -> ImportReport:
+    """Imports an export with these conversations."""
+    path = folder / "conversations.json"
+    path.write_text(json.dumps(document))
+    return await import_path(memory, path)
+
+
 async def test_conversations_become_sessions(memory: Memory, tmp_path: Path) -> None:
-    path = tmp_path / "conversations.json"
-    path.write_text(json.dumps(export()))
-    report = await import_path(memory, path)
+    report = await imported(memory, tmp_path, export())
     assert (report.format, report.new_sessions, report.new_turns) == ("claude-ai", 2, 3)
     rows = {row.session: row for row in await list_sessions(memory)}
     assert {row.status for row in rows.values()} == {"closed"}
@@ -104,9 +110,7 @@ async def test_a_message_of_tools_alone_has_no_words_and_no_reasoning(memory: Me
         message("m2", "assistant", f"SECRET THOUGHTS{placeholder}", content=tools),
         message("m3", "assistant", "SECRET THOUGHTS", content=tools[:1]),
     ]
-    path = tmp_path / "conversations.json"
-    path.write_text(json.dumps(document))
-    report = await import_path(memory, path)
+    report = await imported(memory, tmp_path, document)
     said = await session_turns(memory, f"claude-ai-{C1}")
     assert [(turn.content, [call.summary for call in turn.tool_calls]) for turn in said[1:]] == [("", ["kayaks"])]
     assert report.reasons == {"reasoning": 2, "message without text": 1}
@@ -136,9 +140,7 @@ async def test_a_message_without_a_parent_does_not_break_the_conversation(memory
         message("e", "assistant", "fourth", parent_message_uuid="gone"),
         message("f", "human", "fifth", parent_message_uuid=None),
     ]
-    path = tmp_path / "conversations.json"
-    path.write_text(json.dumps(document))
-    report = await import_path(memory, path)
+    report = await imported(memory, tmp_path, document)
     said = [turn.content for turn in await session_turns(memory, f"claude-ai-{C1}")]
     assert said == ["first", "second", "third", "fourth", "fifth"]
     assert report.reasons == {"message on a branch that was left": 1}
@@ -166,9 +168,7 @@ async def test_artifacts_come_with_their_text(memory: Memory, tmp_path: Path) ->
         ),
         message("c", "assistant", "", content=[used("artifacts", command="rewrite", id="plan", content="# New plan")]),
     ]
-    path = tmp_path / "conversations.json"
-    path.write_text(json.dumps(document))
-    report = await import_path(memory, path)
+    report = await imported(memory, tmp_path, document)
     said = await session_turns(memory, f"claude-ai-{C1}")
     assert said[1].content == (
         "Here:\n\n[artifact: Boat plan]\n# Plan\n\nBuy oars.\n\n[changed in artifact: plan]\ntwo oars\n\n"
@@ -266,9 +266,7 @@ async def test_everything_that_is_left_out_of_a_message_is_counted(memory: Memor
     document = export()[:1]
     document[0]["summary"] = "About a picture."
     document[0]["chat_messages"] = [message("a", "human", "", content=blocks), "odd"]
-    path = tmp_path / "conversations.json"
-    path.write_text(json.dumps(document))
-    assert (await import_path(memory, path)).reasons == {
+    assert (await imported(memory, tmp_path, document)).reasons == {
         "message that is not an object": 1,
         "summary of a conversation": 1,
         "block that is not an object": 1,

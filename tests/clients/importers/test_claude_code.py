@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import ToolCall
 from tests.clients.importers.claude_code_files import SESSION, Transcript, call, everything, many
 from tests.conftest import Clock
+from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
 OTHER = "0b5c1a3e-7d41-4c57-9a53-1c1e7a1f0a02"
@@ -134,15 +134,10 @@ async def test_a_worktree_belongs_to_its_repository_also_when_it_is_gone(
 ) -> None:
     repository = tmp_path / "my atlas"
     repository.mkdir()
-
-    def git(*command: str) -> None:
-        identity = ("-c", "user.name=Ana", "-c", "user.email=ana@example.org")
-        subprocess.run(["git", *identity, *command], cwd=repository, check=True, capture_output=True)
-
-    git("init", "-q")
-    git("commit", "-q", "--allow-empty", "-m", "first")
-    git("remote", "add", "origin", "git@example.org:ana/atlas.git")
-    git("worktree", "add", "-q", "tree")
+    git(repository, "init", "-q")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "first")
+    git(repository, "remote", "add", "origin", "git@example.org:ana/atlas.git")
+    git(repository, "worktree", "add", "-q", "tree")
     for session, cwd in ((SESSION, repository), (OTHER, repository / "tree"), (OTHER[:-1] + "9", repository / "gone")):
         made = Transcript(session, cwd=str(cwd))
         made.user(f"in {cwd.name}")

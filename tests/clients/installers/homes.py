@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp_server.clients.installers.jsonc import parse
+from mcp_server.clients.installers import jsonc
 from mcp_server.clients.installers.known import Client, Machine
 from mcp_server.clients.installers.plan import Launch
 
@@ -34,8 +34,7 @@ def said(client: Client, data: bytes) -> Any:
         return tomllib.loads(text)
     if client.plain:
         return json.loads(text or "{}")
-    root = parse(text, "file").root
-    return {} if root is None else root.value
+    return jsonc.read(text, "file")
 
 
 @dataclass(frozen=True, slots=True)

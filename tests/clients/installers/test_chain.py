@@ -12,16 +12,19 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
+from mcp_server import __version__
 from mcp_server.app import maintain, open_memory
 from mcp_server.clients.hooks import protocol
-from mcp_server.clients.installers.chain import PLUGIN_HOOK, PLUGIN_SERVER, examine_chain
+from mcp_server.clients.installers.chain import PLUGIN_HOOK, PLUGIN_SERVER, examine_chain, handshake
 from mcp_server.clients.installers.install import install
 from mcp_server.clients.installers.known import Machine, client_named
 from mcp_server.clients.installers.plan import Launch, launching, plan
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import Check
+from tests import preloaded
 from tests.conftest import KEYWORDS_ONLY
 from tests.preloaded import programs
+from tests.serving import PLAIN
 
 pytestmark = pytest.mark.anyio
 
@@ -67,15 +70,6 @@ async def test_a_command_that_is_gone_is_named(memory: Memory, here: Machine) ->
         assert found[name].matters
         assert "there is no /gone/context-manager" in found[name].detail
         assert found[name].advice == "context-manager install claude-code"
-
-
-async def test_a_server_that_fails_shows_its_last_words(memory: Memory, here: Machine, tmp_path: Path) -> None:
-    broken = tmp_path / "context-manager-mcp"
-    broken.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('out of order')\n")
-    broken.chmod(0o755)
-    install(memory, plan(client_named("cursor"), here, Launch((str(broken),), (str(broken),), memory.disk.root)))
-    found = await checks(memory, here)
-    assert "it said: out of order" in found["Cursor"].detail
 
 
 async def test_a_broken_configuration_is_named_with_its_line(memory: Memory, here: Machine) -> None:
@@ -222,3 +216,49 @@ async def test_a_folder_in_which_no_server_can_listen_is_told_of(memory: Memory,
     (memory.disk.local / "run").unlink()
     assert (await checks(memory, here))["hook socket"].ok
     assert list((memory.disk.local / "run").iterdir()) == []
+
+
+# ---------------------------------------------------------------- the handshake alone
+
+
+async def test_our_server_answers_with_its_version_and_tools(workspace: Path) -> None:
+    words = preloaded.python("-m", "mcp_server", "--workspace", str(workspace))
+    found = await handshake(words, os.environ, PLAIN)
+    assert found.problem == ""
+    assert found.version == __version__
+    assert {"search", "remember", "observe"} <= set(found.tools)
+
+
+REFUSAL = '{"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "too old"}}'
+
+
+@pytest.mark.parametrize(
+    ("program", "problem"),
+    [
+        ("print('one', file=sys.stderr); sys.exit('no disk')", "it ended at once; it said: no disk"),
+        ("print('Welcome!'); input()", "its stdout is not MCP: 'Welcome!'"),
+        (f"input(); print({REFUSAL!r}, flush=True); sys.stdin.read()", "it refused: too old"),
+    ],
+)
+async def test_a_program_that_does_not_answer_as_a_server_is_explained(program: str, problem: str) -> None:
+    assert (await handshake([sys.executable, "-c", f"import sys; {program}"], os.environ)).problem == problem
+
+
+async def test_one_that_does_not_end_is_ended() -> None:
+    found = await handshake([sys.executable, "-c", "import time; time.sleep(1000)"], os.environ, patience=0.2)
+    assert found.problem.startswith("no answer within")
+
+
+async def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    plain.chmod(0o644)
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x00\x01")
+    broken.chmod(0o755)
+    assert (await handshake(["/no/such/server"], os.environ)).problem == "there is no /no/such/server"
+    assert (await handshake(["no-such-server"], os.environ)).problem == "no-such-server is not on PATH"
+    assert (await handshake([], os.environ)).problem == "no command is named"
+    assert "cannot be started" in (await handshake([str(broken)], os.environ)).problem
+    if os.name == "posix":
+        assert "is not executable" in (await handshake([str(plain)], os.environ)).problem

@@ -23,7 +23,6 @@ from mcp_server.clients.installers.plan import Launch, Plan, plan
 from mcp_server.errors import Conflict, ContextManagerError, Refused, Unavailable
 from mcp_server.memory import Memory
 from tests.clients.installers.homes import (
-    CLI,
     SERVER,
     Odd,
     launch,
@@ -49,11 +48,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home of mine"
 
 
-def written(client: Client, home: Path, data: bytes, mode: int = 0o640) -> Path:
+def written(client: Client, home: Path, data: bytes) -> Path:
     file = client.file(machine(home))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
-    file.chmod(mode)
+    file.chmod(0o640)
     return file
 
 
@@ -195,12 +194,12 @@ async def test_claude_code_keeps_a_project_of_one_user_in_its_own_file(
     assert file.read_bytes() == data
 
 
-async def test_a_client_without_projects_says_so(memory: Memory, home: Path, tmp_path: Path) -> None:
+def test_a_client_without_projects_says_so(home: Path, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no configuration for a single project"):
         planned(client_named("claude-desktop"), home, project=tmp_path)
 
 
-async def test_both_names_taken_is_told(memory: Memory, home: Path) -> None:
+def test_both_names_taken_is_told(home: Path) -> None:
     taken = {"mcpServers": {"memory": {"command": "a"}, "context-manager": {"command": "b"}}}
     written(client_named("cursor"), home, json.dumps(taken).encode())
     with pytest.raises(Conflict, match="rename one of them"):
@@ -243,29 +242,6 @@ async def test_earlier_backups_are_kept(memory: Memory, home: Path) -> None:
     assert earlier.read_bytes() == b"somebody's"
 
 
-async def test_claude_codes_hooks_stand_beside_those_of_others(memory: Memory, home: Path) -> None:
-    client = client_named("claude-code")
-    settings = home / ".claude" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    theirs = {
-        "model": "opus",
-        "hooks": {
-            "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}],
-            "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check"}]}],
-        },
-    }
-    data = json.dumps(theirs, indent=4).encode()
-    settings.write_bytes(data)
-    install(memory, planned(client, home))
-    hooks = json.loads(settings.read_bytes())["hooks"]
-    assert hooks["Stop"][0] == theirs["hooks"]["Stop"][0]  # type: ignore[index]
-    assert hooks["PreToolUse"] == theirs["hooks"]["PreToolUse"]  # type: ignore[index]
-    ours = hooks["Stop"][1]["hooks"][0]
-    assert ours["command"] == f"'{CLI}' hook Stop; exit 0"
-    uninstall(memory, client, machine(home))
-    assert settings.read_bytes() == data
-
-
 async def test_without_hooks_the_server_keeps_the_tools_that_hooks_replace(memory: Memory, home: Path) -> None:
     client = client_named("claude-code")
     install(memory, planned(client, home, hooks=False))
@@ -273,7 +249,7 @@ async def test_without_hooks_the_server_keeps_the_tools_that_hooks_replace(memor
     assert not (home / ".claude").exists()
 
 
-async def test_the_plugin_and_an_installation_do_not_come_together(memory: Memory, home: Path) -> None:
+def test_the_plugin_and_an_installation_do_not_come_together(home: Path) -> None:
     settings = home / ".claude" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"enabledPlugins": {"context-manager@somewhere": True}}))
@@ -374,8 +350,7 @@ def content(path: Path, data: bytes) -> Any:
     text = data.decode("utf-8-sig")
     if path.suffix == ".toml":
         return tomllib.loads(text)
-    root = jsonc.parse(text, "").root
-    return {} if root is None else root.value
+    return jsonc.read(text, "")
 
 
 def holds(after: Any, before: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from mcp_server.clients.installers.plan import launching
 from mcp_server.errors import Unavailable
 from tests.clients.installers.homes import machine
+from tests.running import printed
 
 
 def executable(path: Path) -> Path:
@@ -52,15 +52,8 @@ def test_a_command_that_lies_elsewhere_is_found_by_the_packages_own_record(tmp_p
         "from mcp_server.clients.installers.known import Machine; "
         "print(launching(Machine(Path('/h'), {}), Path('/h')).serving()[0])"
     )
-    found = subprocess.run(
-        [str(python), "-c", ask],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.strip() == str(Path(sys.executable).parent / "context-manager-mcp")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    assert printed([python, "-c", ask], env=environ).strip() == str(Path(sys.executable).parent / "context-manager-mcp")
 
 
 def test_without_the_command_it_says_what_to_do(tmp_path: Path) -> None:
