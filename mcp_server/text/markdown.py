@@ -316,7 +316,6 @@ class Section:
 
 _FENCE_LINE = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
 
-
 _COMMENT = re.compile(r"^[ \t]*<!--.*?-->([^\n]*)", re.MULTILINE | re.DOTALL)
 
 

@@ -266,7 +266,6 @@ async def test_a_broken_file_is_passed_over_in_lists(memory: Memory) -> None:
 
 AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
 
-
 WHOLE = Checkpoint(
     id="ckp_4f0c11",
     session="ses_a1b2c3d4",
@@ -295,9 +294,7 @@ WHOLE = Checkpoint(
     state={"clarity": {"items": {}}},
 )
 
-
 TEXTS = st.lists(ANY_TEXT, max_size=3).map(tuple)
-
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | JSON_TEXT,
@@ -305,12 +302,8 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
-
 OBJECTS = st.none() | st.dictionaries(JSON_TEXT, JSON, max_size=3)
-
-
 COUNTS = st.integers(0, 10**7)
-
 
 CHECKPOINTS = st.builds(
     Checkpoint,
@@ -342,7 +335,6 @@ CHECKPOINTS = st.builds(
     knowledge_tree=st.none() | JSON_TEXT,
     state=OBJECTS,
 )
-
 
 HEADINGS = set(re.findall(r"^##.*$", render(WHOLE), re.MULTILINE))
 

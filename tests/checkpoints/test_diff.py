@@ -21,7 +21,6 @@ NOW = State(
     {"a.md": "one\ntwo\nthree\n", "gone.md": "x\ny\n", "same.md": "same\n"},
 )
 
-
 THEN = State(
     (Anchor("oven", "item", "very hot"), Anchor("flour", "item")),
     ("selling",),
@@ -47,7 +46,6 @@ def test_the_same_state_and_what_is_not_compared_change_nothing() -> None:
 
 
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "a", "\r\n"]), max_size=8).map("".join)
-
 
 STATES = st.builds(
     State,
@@ -78,14 +76,8 @@ def test_lines_that_came_minus_those_that_went_is_the_difference_in_length(befor
 
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
-
-
 SESSION, OTHER = "raw/conversations/a.md", "raw/conversations/b.md"
-
-
 MEMORY = "knowledge/memory/MEMORY.md"
-
-
 words = st.text(max_size=120)
 
 

@@ -27,8 +27,6 @@ from tests.small_context import USER, small_memory, words
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 CALLER = Caller()
-
-
 DECIDED = "- use two files for the cache"
 
 
@@ -138,8 +136,6 @@ async def test_what_is_not_there_cannot_be_resumed(memory: Memory) -> None:
 
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
-
-
 LONG = "I'll use one SQLite file for the ledger.\n" + "It is one file and easy to copy. " * 15
 
 

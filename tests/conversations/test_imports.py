@@ -220,11 +220,7 @@ async def test_titles_models_and_names_of_projects_hold_no_secrets(memory: Memor
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-
-
 ROLES: list[Role] = ["user", "agent"]
-
-
 sequences = st.lists(st.tuples(st.sampled_from(ROLES), st.sampled_from(["continue", "ok", "done"])), max_size=12)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_server.cli.shell import plain
 from mcp_server.knowledge.anchor import anchor
-from mcp_server.knowledge.prune_knowledge import LISTED, Fated, KnowledgeFile, Pruned, decide
+from mcp_server.knowledge.prune_knowledge import LISTED, Fated, Pruned
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure.prune import prune
@@ -161,16 +161,6 @@ async def test_a_file_whose_place_in_the_archive_is_taken_stays(memory: Memory, 
     assert not done.undo
     assert "archive/reference/old.md exists already" in done.markdown
     assert memory.files.read_text("archive/reference/old.md") == "# Another\n"
-
-
-def file(
-    path: str = "knowledge/reference/old.md", days: int = 200, unchanged: int = 200, references: int = 0
-) -> KnowledgeFile:
-    return KnowledgeFile(path, days, unchanged, references)
-
-
-def goes(*files: KnowledgeFile) -> list[bool]:
-    return [one.fate == "gone" for one in decide(files)]
 
 
 FATES = (

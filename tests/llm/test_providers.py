@@ -84,10 +84,7 @@ UNUSABLE = {
     "another shape": (Reply(raw=b'{"unexpected": true}'), "failed"),
     "cut off": (Reply(raw=b"[1, 2"), "failed"),
     "deep": (Reply(raw=b"[" * 200_000), "failed"),
-    "no text": (
-        Reply(raw=b'{"choices": [{"message": {"content": {"a": 1}}}], "content": 7, "usage": null}'),
-        "failed",
-    ),
+    "no text": (Reply(raw=b'{"choices": [{"message": {"content": {"a": 1}}}], "content": 7, "usage": null}'), "failed"),
     "empty": (Reply(""), "empty"),
     "500": (Reply("overloaded", status=500), "failed"),
     "404": (Reply("no such model", status=404), "failed"),
@@ -296,8 +293,6 @@ async def test_without_a_provider_there_is_none_and_no_complaint(memory: Memory)
 
 
 GARBAGE = Reply("Well, that depends.")
-
-
 REFUSED = Reply("no money left", status=403)
 
 

@@ -101,9 +101,7 @@ DROP: dict[str, Any] = {
     "threshold_used": 0.30,
 }
 
-
 CURATION: dict[str, Any] = {"timestamp": "2026-02-02T22:56:00Z", "event": "memfas_curation", "token_savings": 25000}
-
 
 COMPACTION: dict[str, Any] = {
     "timestamp": "2026-02-02T22:57:00Z",

@@ -32,8 +32,6 @@ from tests.pressing import limited
 pytestmark = pytest.mark.anyio
 
 RULES = Context()
-
-
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -93,12 +91,7 @@ def test_a_short_chunk_stays_when_a_long_one_of_about_the_same_score_makes_the_r
 
 
 def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped() -> None:
-    guarded = [
-        chunk(1, 0, important=True),
-        chunk(2, 0),
-        chunk(3, 0, system=True),
-        chunk(4, 0, immune=4),
-    ]
+    guarded = [chunk(1, 0, important=True), chunk(2, 0), chunk(3, 0, system=True), chunk(4, 0, immune=4)]
     assert all(d.action == "keep" for d in curate([*guarded, *tail()], "c2"))
     assert "drop" not in {d.action for d in compact([*guarded, *tail()], 0, "c2")}
 
@@ -188,11 +181,7 @@ def test_a_decision_for_every_chunk_and_system_messages_untouched(
 
 
 LIMIT = 4_000
-
-
 OLD = tuple(ContextChunk("file", f"docs/old{n}.txt", 100) for n in range(4))
-
-
 API = ContextChunk("skill", "skills/api-design-framework", 650, tags=("api", "rest"))
 
 
@@ -326,8 +315,6 @@ async def test_what_is_to_be_forgotten_leaves_its_state_too(small: Memory, works
 
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
-
-
 EMPTY = Lexicon({}, {}, frozenset())
 
 

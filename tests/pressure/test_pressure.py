@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +31,6 @@ LOGS = ".local/logs/context"
 def logged(workspace: Path, kind: str) -> list[dict[str, Any]]:
     file = workspace / LOGS / f"{kind}.jsonl"
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
-
-
-def everything(root: Path) -> Mapping[str, bytes]:
-    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
 
 
 async def test_a_session_that_grows_stays_under_its_trigger_and_every_turn_is_somewhere(
@@ -273,7 +268,6 @@ async def test_a_window_that_was_emptied_without_a_word_begins_anew(memory: Memo
 
 
 TEMPLATE = "At most {words} words.\n<data>\n{message}\n</data>\n"
-
 
 ORIGINAL = (
     "The oven in the bakery failed at 300 degrees again. I called Marko, who replaced the thermostat in May. "

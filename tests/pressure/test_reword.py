@@ -34,8 +34,6 @@ from tests.pressing import ASKS, SUBJECTS, hold, limited, say, talk
 pytestmark = pytest.mark.anyio
 
 KNOBS = limited(4000, summary_target_tokens=60, relevance_keep=0.9, curation_trigger_pct=0.5)
-
-
 BETTER = "The Galeb needs a winter berth in Split, a new mainsail, and forty pieces of rope."
 
 
@@ -165,8 +163,6 @@ async def test_without_an_llm_nothing_waits_for_one(workspace: Path, clock: Cloc
 
 
 AT = datetime(2026, 2, 16, tzinfo=UTC)
-
-
 Chunks = dict[int, dict[int, LiveChunk]]
 
 

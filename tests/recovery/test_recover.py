@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,10 +34,9 @@ from mcp_server.text.forgotten import Forgotten
 from tests.conftest import Clock, copied
 from tests.knowledge.full_memory import multiply
 from tests.small_context import USER, grow, small_memory, words
+from tests.workspaces import bytes_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
-
-
 NOTES = "knowledge/reference/notes.md"
 
 
@@ -455,14 +453,6 @@ async def forms(memory: Memory) -> dict[str, LiveChunk]:
     return {chunk.id: chunk for chunk in await live_set(memory, "s")}
 
 
-def files_of(root: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in root.rglob("*")
-        if path.is_file() and ".git" not in path.parts and not path.name.startswith("state.db")
-    }
-
-
 async def test_each_cold_chunk_comes_back_byte_for_byte(grown: Memory) -> None:
     listed = await cold(grown)
     assert listed
@@ -486,13 +476,13 @@ async def test_any_text_comes_back_as_it_was(memory: Memory) -> None:
 
 async def test_a_dry_run_says_what_would_come_and_leaves_every_byte(grown: Memory, workspace: Path) -> None:
     (one, *_) = await cold(grown)
-    before, live = files_of(workspace), await forms(grown)
+    before, live = bytes_of(workspace), await forms(grown)
     shown = await recover(grown, one.id, USER)
     assert not shown.applied
     assert "would be recovered" in shown.markdown
     assert "tokens in the live context" in shown.markdown
     assert shown.diff.startswith("--- /dev/null")
-    assert files_of(workspace) == before
+    assert bytes_of(workspace) == before
     assert await forms(grown) == live
 
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.relevance.advisor_items import (
-    Lexicon,
-    band,
-    described_by,
-    frequency,
-    recency,
-    relevance,
-)
+from mcp_server.relevance.advisor_items import Lexicon, band, described_by, frequency, recency, relevance
 
 LEXICON = Lexicon(
     technologies={"react": frozenset({"react", "jsx", "radix"}), "python": frozenset({"python", "fastapi"})},

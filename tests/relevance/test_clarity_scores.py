@@ -79,11 +79,7 @@ def test_growth_of_more_than_a_fifth_in_five_minutes_is_fast() -> None:
 
 
 RULES = Clarity()
-
-
 STRICT = Clarity(strict_mode=True)
-
-
 NOTHING: frozenset[str] = frozenset()
 
 

@@ -17,11 +17,7 @@ from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS, Tra
 from mcp_server.settings import ClarityScoring
 
 AT = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
-
-
 LATER = AT + timedelta(minutes=9)
-
-
 EMPTY = Lexicon({}, {}, frozenset())
 
 
@@ -109,14 +105,8 @@ def test_from_ninety_five_percent_on_items_stand_there_without_a_score() -> None
 
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
-
-
 W = ClarityScoring()
-
-
 said = st.sampled_from(["ClaraCore", "focus-engine", "the oven", "SOUL.md", "web_search", "gardens", "ok thanks", ""])
-
-
 messages = st.lists(st.tuples(st.sampled_from(["user", "agent", "system"]), st.lists(said).map(" ".join)), max_size=40)
 
 

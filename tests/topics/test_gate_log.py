@@ -16,24 +16,14 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
-from mcp_server.topics.gate_log import (
-    KnownDecision,
-    decisions,
-    message_hash,
-    proposals,
-    quality,
-    used,
-)
+from mcp_server.topics.gate_log import KnownDecision, decisions, message_hash, proposals, quality, used
 from mcp_server.topics.listing import switch
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio
 
 AGENT = Caller(source="mcp", client="test", session="talk")
-
-
 ASK = "Deploy the release to production, please."
-
 
 DEPLOYMENT = """---
 type: topic
