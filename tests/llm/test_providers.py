@@ -31,8 +31,12 @@ from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("empty_memory", "fast_notes")]
 
-PROVIDERS = ("anthropic", "openai")
 QUOTE = "Marko sails on the Galeb in June."
+
+
+@pytest.fixture(params=["anthropic", "openai"])
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @asynccontextmanager
@@ -41,16 +45,16 @@ async def asking(
 ) -> AsyncIterator[tuple[Memory, Llm]]:
     """A memory whose LLM is at the endpoint."""
     given = {
-        "provider": provider,
-        "model": "large",
-        "small_model": "small",
-        "base_url": served.url,
-        "retries": 0,
-        "timeout_seconds": 300,  # importing a provider's package takes seconds of CPU
-        **knobs,
+        "llm__provider": provider,
+        "llm__model": "large",
+        "llm__small_model": "small",
+        "llm__base_url": served.url,
+        "llm__retries": 0,
+        "llm__timeout_seconds": 300,  # importing a provider's package takes seconds of CPU
+        **{name if "__" in name else f"llm__{name}": knob for name, knob in knobs.items()},
     }
-    environ = {f"CONTEXT_MANAGER_LLM__{key.upper()}": str(value) for key, value in given.items()}
-    key = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}[provider]
+    environ = {f"CONTEXT_MANAGER_{name.upper()}": str(value) for name, value in given.items()}
+    key = f"{provider.upper()}_API_KEY"
     async with open_memory(workspace, {**KEYWORDS_ONLY, **environ, key: "not-a-secret"}, clock=clock) as memory:
         assert memory.llm is not None, memory.problems()
         yield memory, memory.llm
@@ -60,7 +64,6 @@ def lines(memory: Memory) -> list[dict[str, Any]]:
     return list(logs.newest_first(memory.files, "llm"))
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_answer_is_given_and_its_cost_entered(workspace: Path, provider: str) -> None:
     with endpoint(Reply("YES")) as served:
         async with asking(workspace, provider, served, small_input_price=1, small_output_price=5) as (memory, llm):
@@ -92,7 +95,6 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_texts_are_written_by_the_large_model_and_no_usable_answer_is_said_and_logged(
     workspace: Path, provider: str
 ) -> None:
@@ -110,7 +112,6 @@ async def test_texts_are_written_by_the_large_model_and_no_usable_answer_is_said
                 assert (spent.calls, spent.failed) == (1 + number, number), name
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_refusal_that_passes_is_tried_again_after_the_time_it_names(workspace: Path, provider: str) -> None:
     with endpoint(Reply("slow down", status=429, retry_after="0.01"), Reply("YES")) as served:
         async with asking(workspace, provider, served, retries=1) as (memory, llm):
@@ -120,7 +121,6 @@ async def test_a_refusal_that_passes_is_tried_again_after_the_time_it_names(work
     assert line["outcome"] == "ok"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_nobody_waits_longer_than_the_time_out(workspace: Path, provider: str) -> None:
     with endpoint(Reply("late", waits=True)) as served:
         async with asking(workspace, provider, served, timeout_seconds=0.3, retries=3) as (memory, llm):
@@ -129,7 +129,6 @@ async def test_nobody_waits_longer_than_the_time_out(workspace: Path, provider: 
             assert lines(memory)[0]["outcome"] == "time-out"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_hour_that_a_retry_after_asks_for_is_not_waited(workspace: Path, provider: str) -> None:
     """One of the two packages would wait until the time-out, the other gives up at once."""
     with endpoint(Reply("slow down", status=429, retry_after="3600")) as served:
@@ -153,7 +152,6 @@ async def test_at_the_cap_nothing_is_asked_until_the_next_day(workspace: Path) -
             assert list((await costs(memory)).days) == ["2026-02-16", "2026-02-17"]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_calls_at_the_same_moment_share_one_cap(workspace: Path, provider: str) -> None:
     """Each alone would stay under it. Another process asks through a memory of its own."""
     with endpoint(Reply("YES", waits=True)) as served:
@@ -190,7 +188,6 @@ async def test_what_a_dead_process_had_reserved_is_free_again(workspace: Path) -
             assert await llm.complete("Is it?", purpose="gate", max_tokens=100) == "YES"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_endpoint_that_counts_nothing_or_nonsense_does_not_get_around_the_cap(
     workspace: Path, provider: str
 ) -> None:
@@ -211,7 +208,6 @@ async def test_an_endpoint_that_counts_nothing_or_nonsense_does_not_get_around_t
     assert answers >= 3
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_neither_key_nor_prompt_is_sent_on_to_another_address(workspace: Path, provider: str) -> None:
     with endpoint(Reply("YES")) as other, endpoint(Reply(status=307, location=other.url)) as served:
         async with asking(workspace, provider, served) as (memory, llm):
@@ -221,7 +217,6 @@ async def test_neither_key_nor_prompt_is_sent_on_to_another_address(workspace: P
     assert not other.asked
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_answer_without_end_is_broken_off(workspace: Path, provider: str) -> None:
     with endpoint(Reply(raw=b'{"more": "' + b"a" * 100_000, endless=True)) as served:
         async with asking(workspace, provider, served, timeout_seconds=60) as (memory, llm):
@@ -231,7 +226,6 @@ async def test_an_answer_without_end_is_broken_off(workspace: Path, provider: st
         assert served.sent < 50_000_000
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_endpoint_that_quotes_what_it_refuses_does_not_get_it_into_the_log(
     workspace: Path, provider: str
 ) -> None:
@@ -296,15 +290,9 @@ GARBAGE = Reply("Well, that depends.")
 REFUSED = Reply("no money left", status=403)
 
 
-def asking_for(served: Endpoint, **knobs: str) -> dict[str, str]:
-    """An environment whose LLM is at the endpoint."""
-    given = {"PROVIDER": "openai", "MODEL": "large", "SMALL_MODEL": "small", "BASE_URL": served.url, "RETRIES": "0"}
-    return {**KEYWORDS_ONLY, **{f"CONTEXT_MANAGER_LLM__{name}": value for name, value in given.items()}, **knobs}
-
-
 def logged(memory: Memory) -> dict[str, dict[str, Any]]:
     """The last line of the log for each purpose."""
-    return {line["purpose"]: line for line in reversed(list(logs.newest_first(memory.files, "llm")))}
+    return {line["purpose"]: line for line in reversed(lines(memory))}
 
 
 async def reviewed(memory: Memory) -> bool:
@@ -322,7 +310,7 @@ async def test_what_the_model_says_is_taken_and_the_log_says_what_it_was_for(
 ) -> None:
     answer = json.dumps({"add": [{"kind": "rule", "turn": 1, "quote": QUOTE}]})
     with endpoint(Reply(answer)) as served:
-        async with open_memory(workspace, asking_for(served), clock=clock) as memory:
+        async with asking(workspace, "openai", served, clock) as (memory, _):
             assert await reviewed(memory)
             assert (logged(memory)["review"]["outcome"], logged(memory)["review"]["model"]) == ("ok", "large")
 
@@ -332,7 +320,7 @@ async def test_without_a_usable_answer_the_rules_serve_and_the_log_says_why(
     workspace: Path, clock: Callable[[], datetime], reply: Reply, outcome: str
 ) -> None:
     with endpoint(reply) as served:
-        async with open_memory(workspace, asking_for(served), clock=clock) as memory:
+        async with asking(workspace, "openai", served, clock) as (memory, _):
             assert not await reviewed(memory)
             line = logged(memory)["review"]
             assert line["outcome"] == outcome
@@ -340,23 +328,15 @@ async def test_without_a_usable_answer_the_rules_serve_and_the_log_says_why(
 
 
 async def test_gate_and_commit_messages_may_have_models_of_their_own(workspace: Path) -> None:
-    own = {
-        "CONTEXT_MANAGER_GIT__COMMIT_MESSAGE_MODEL": "tiny",
-        "CONTEXT_MANAGER_WATCHERS__GATE_MODEL": "judge",
-        "CONTEXT_MANAGER_LLM__SMALL_INPUT_PRICE": "1",
-    }
+    own: dict[str, Any] = {"git__commit_message_model": "tiny", "watchers__gate_model": "judge", "small_input_price": 1}
     with endpoint(Reply("memory: Ana lives in Basel now")) as served:
-        async with open_memory(workspace, asking_for(served, **own)) as memory:
+        async with asking(workspace, "openai", served, **own) as (memory, llm):
             await remember(memory, NewFact("Ana moved to Basel"), Caller())
             await commit_changes(memory)
             assert subjects(memory.disk.root, "-1") == ["memory: Ana lives in Basel now"]
-            assert memory.llm is not None
-            await memory.llm.complete("Is it?", purpose="gate", max_tokens=1)
-            await memory.llm.complete("Say more.", purpose="review", max_tokens=9)
+            await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            await llm.complete("Say more.", purpose="review", max_tokens=9)
             found = logged(memory)
-    assert {name: line["model"] for name, line in found.items()} == {
-        "commit message": "tiny",
-        "gate": "judge",
-        "review": "large",
-    }
+    models = {name: line["model"] for name, line in found.items()}
+    assert models == {"commit message": "tiny", "gate": "judge", "review": "large"}
     assert found["gate"]["usd"] > 0
