@@ -312,12 +312,3 @@ async def learn(memory: Memory, session: str, review: Review) -> None:
 async def forget(memory: Memory, session: str) -> None:
     """Drops the notes of a session whose transcript was rewritten. They are computed again when they are needed."""
     await memory.state.remove(NAMESPACE, session)
-
-
-async def forget_old(memory: Memory) -> int:
-    """Drops the notes of sessions that ended long ago, and returns the number of dropped notes."""
-    kept = await memory.state.keys_of(NAMESPACE)
-    old = sorted(set(kept) & await sessions.ended_long_ago(memory)) if kept else []
-    if old:
-        await memory.state.remove(NAMESPACE, *old)
-    return len(old)

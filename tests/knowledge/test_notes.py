@@ -18,6 +18,7 @@ from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.jobs.duties import keep_house
 from mcp_server.knowledge import notes
 from mcp_server.knowledge.extract import refresh
 from mcp_server.knowledge.notes import (
@@ -25,7 +26,6 @@ from mcp_server.knowledge.notes import (
     Noted,
     Outcome,
     Review,
-    forget_old,
     from_dict,
     items,
     keep,
@@ -346,10 +346,10 @@ async def test_the_notes_of_sessions_that_are_long_over_are_dropped_and_come_bac
     before = await notes_of(memory, "s1")
     await keep(memory, "s1")
     await end_session(memory, "s1")
-    assert await forget_old(memory) == 0
-    clock.forward(days=31)
-    assert await forget_old(memory) == 1
-    assert await memory.state.get(NAMESPACE, "s1") is None
+    for days, kept in ((0, ["s1"]), (31, [])):
+        clock.forward(days=days)
+        await keep_house(memory)
+        assert await memory.state.keys_of(NAMESPACE) == kept
     assert await notes_of(memory, "s1") == before
 
 

@@ -20,6 +20,7 @@ from mcp_server.conversations.sessions import end_session, require, session_turn
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.jobs.duties import keep_house
 from mcp_server.knowledge.anchor import anchor
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, ToolCall
@@ -166,11 +167,13 @@ async def test_a_long_import_is_counted_once_and_the_same_each_time(memory: Memo
 async def test_the_counts_of_a_session_that_ended_long_ago_go_and_come_again(memory: Memory, clock: Clock) -> None:
     await said(memory, "ClaraCore")
     await said(memory, "ClaraCore", session="open")
-    await clarity.prune(memory, "s", dry_run=False)
+    await memory.state.put(clarity.NAMESPACE, f"{clarity.PRUNED}:s", {"claracore": 1})
     await end_session(memory, "s")
-    assert await clarity.forget_old(memory) == 0
+    kept = [f"{clarity.PRUNED}:s", f"{clarity.STATE}:open", f"{clarity.STATE}:s"]
+    await keep_house(memory)
+    assert sorted(await memory.state.keys_of(clarity.NAMESPACE)) == kept
     clock.forward(days=31)
-    assert await clarity.forget_old(memory) == 1
+    await keep_house(memory)
     assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:open"]
     assert (await clarity.judged(memory, "s")).counts.items["claracore"].mentions == 1
 
