@@ -31,8 +31,7 @@ from mcp_server.pressure.prune import prune
 from mcp_server.relevance.chunks import Gauges
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git
-from tests.pressing import hold, talk
-from tests.small_context import SMALL, USER, grow, small_memory
+from tests.pressing import SMALL, USER, grow, hold, talk
 from tests.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
@@ -140,7 +139,7 @@ async def test_a_secret_in_the_knowledge_or_the_note_is_not_in_it(memory: Memory
 async def test_one_is_made_before_the_context_is_compacted_and_holds_what_was_live(
     place: Path | str, clock: Clock
 ) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         await grow(memory)
         made = [head for head in await stored.listed(memory, "s") if head.reason == "compaction"]
         assert made

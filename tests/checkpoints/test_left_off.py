@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.app import open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import announced, summary
 from mcp_server.checkpoints.stored import resume
@@ -22,7 +23,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Role, Turn
 from tests.checkpoints.injected import INJECTED
 from tests.conftest import Clock
-from tests.small_context import USER, small_memory, words
+from tests.pressing import SMALL, USER, errand
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
@@ -73,10 +74,10 @@ async def test_what_was_settled_since_the_compaction_is_told_with_the_newest_che
 
 
 async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(place: Path | str, clock: Clock) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery="replace")
         for number in range(1, 12):
-            await say(memory, words(number), delivery="replace")
+            await say(memory, errand(number), delivery="replace")
         heads = await stored.listed(memory, "s")
         assert heads
         assert {head.reason for head in heads} == {"compaction"}
@@ -86,10 +87,10 @@ async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(place:
 async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(
     place: Path | str, clock: Clock
 ) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
         for number in range(1, 12):
-            await say(memory, words(number))
+            await say(memory, errand(number))
         assert await stored.listed(memory, "s")
         assert "<!-- checkpoint" not in await text(memory)
 
@@ -117,11 +118,11 @@ async def test_resuming_makes_what_was_said_before_missing_and_what_comes_presen
 
 async def test_a_budget_holds_for_what_is_resumed(memory: Memory) -> None:
     for number in range(30):
-        await say(memory, words(number + 1))
+        await say(memory, errand(number + 1))
     done = await resume(memory, "s", CALLER, budget=700)
     assert done.compiled.tokens <= 700
     assert "<!-- checkpoint" in done.compiled.text
-    assert "Part 30 " in done.compiled.text, "what was said last"
+    assert "Part 30: " in done.compiled.text, "what was said last"
 
 
 async def test_what_is_not_there_cannot_be_resumed(memory: Memory) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.app import catch_up
+from mcp_server.app import catch_up, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.document import Checkpoint, render
@@ -31,7 +31,7 @@ from mcp_server.status.doctor import examine
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
 from tests.conftest import Clock
 from tests.gitting import git
-from tests.small_context import grow, small_memory
+from tests.pressing import SMALL, grow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
@@ -144,7 +144,7 @@ async def test_going_back_twice_and_forward_twice_is_as_if_nothing_was(memory: M
 
 
 async def test_chunks_that_had_left_come_back_as_they_stood(place: Path | str, clock: Clock) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         await grow(memory, turns=9)
         before = await live_set(memory, "s")
         assert {"whole", "cold"} <= {chunk.form for chunk in before}
@@ -163,7 +163,7 @@ async def test_chunks_that_had_left_come_back_as_they_stood(place: Path | str, c
 
 
 async def test_a_record_that_has_expired_is_made_again_from_the_conversation(place: Path | str, clock: Clock) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         said = await grow(memory, turns=9)
         made = await make(memory, "s", "asked")
         memory.cold.remove_all(memory.cold.of("s"))

@@ -12,6 +12,7 @@ from anyio import run_process
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.app import open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
@@ -33,7 +34,7 @@ from mcp_server.text.entries import entry_id
 from mcp_server.text.forgotten import Forgotten
 from tests.conftest import Clock, copied
 from tests.knowledge.full_memory import multiply
-from tests.small_context import USER, grow, small_memory, words
+from tests.pressing import SMALL, USER, errand, grow
 from tests.workspaces import bytes_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
@@ -417,11 +418,11 @@ def test_the_line_that_holds_most_of_a_query_is_shown() -> None:
 
 @pytest.fixture
 async def memory(workspace: Path, empty_memory: None, clock: Clock) -> AsyncIterator[Memory]:
-    async with small_memory(workspace, clock) as opened:
+    async with open_memory(workspace, SMALL, clock=clock) as opened:
         yield opened
 
 
-SAID = [words(number) for number in range(1, 13)]
+SAID = [errand(number) for number in range(1, 13)]
 
 
 @pytest.fixture(scope="module")
@@ -431,7 +432,7 @@ def grown_workspace(tmp_path_factory: pytest.TempPathFactory, new_workspace: Pat
     copied(new_workspace, made)
 
     async def make() -> None:
-        async with small_memory(made, Clock()) as opened:
+        async with open_memory(made, SMALL, clock=Clock()) as opened:
             assert await grow(opened) == SAID
 
     anyio.run(make)
@@ -441,7 +442,7 @@ def grown_workspace(tmp_path_factory: pytest.TempPathFactory, new_workspace: Pat
 @pytest.fixture
 async def grown(workspace: Path, grown_workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
     copied(grown_workspace, workspace)
-    async with small_memory(workspace, clock) as opened:
+    async with open_memory(workspace, SMALL, clock=clock) as opened:
         yield opened
 
 
