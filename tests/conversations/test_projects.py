@@ -22,6 +22,7 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, origin_key, slug_of, slugify, unused
 from mcp_server.topics.front_matter import check
+from tests.editors import saves_first
 from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
@@ -140,15 +141,9 @@ async def test_a_page_that_somebody_saves_while_a_project_is_renamed_keeps_their
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
-    note, write = "knowledge/reference/notes.md", memory.files.write_atomic
+    note = "knowledge/reference/notes.md"
     memory.files.write_atomic(note, "See [[atlas/context]].\n")
-
-    def saved_before(path: str, text: str, *rest: object) -> None:
-        if path == note:
-            write(note, f"{memory.files.read_text(note)}One more line.\n")
-        write(path, text, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(memory.files, "write_atomic", saved_before)
+    saves_first(monkeypatch, memory.files, note, lambda text: f"{text}One more line.\n", times=9)
     assert await rename_project(memory, "atlas", "map") == "map"
     assert memory.files.read_text(note) == "See [[atlas/context]].\nOne more line.\nOne more line.\n"
     assert [one.slug for one in await list_projects(memory)] == ["map"]

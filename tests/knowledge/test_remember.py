@@ -12,10 +12,10 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.files import Files
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import is_derived
 from tests.conftest import Clock
+from tests.editors import saves_first
 from tests.knowledge.full_memory import multiply
 
 pytestmark = pytest.mark.anyio
@@ -239,16 +239,7 @@ async def test_hand_written_text_that_alone_is_over_the_cap_is_left_and_named(me
 
 @pytest.mark.both_engines
 async def test_what_an_editor_saved_in_between_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = type(memory.files).write_atomic
-    saved: list[str] = []
-
-    def late(files: Files, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        if not saved:  # the editor is faster, once
-            saved.append(path)
-            write(files, path, files.read_text(path) + "- by hand\n")
-        write(files, path, text, expected, new=new)
-
-    monkeypatch.setattr(type(memory.files), "write_atomic", late)
+    saves_first(monkeypatch, memory.files, MEMORY, lambda text: f"{text}- by hand\n")
     await remember(memory, NewFact("by tool"), CALLER)
     text = memory.files.read_text(MEMORY)
     assert "by hand" in text

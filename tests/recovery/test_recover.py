@@ -21,18 +21,18 @@ from mcp_server.forgetting.target import ForgetTarget, resolve_target
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
-from mcp_server.recovery.recover import path_and_revision, recover
+from mcp_server.recovery.recover import Recovery, path_and_revision, recover
 from mcp_server.recovery.recoverable import Recoverable, as_text, lost_lines, matching, meant, recoverable
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage import journal
 from mcp_server.storage.journal import KEPT
-from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id
 from mcp_server.text.forgotten import Forgotten
 from tests.conftest import Clock, copied
+from tests.editors import saves_first
 from tests.knowledge.full_memory import multiply
 from tests.pressing import SMALL, USER, errand, grow
 from tests.workspaces import bytes_of
@@ -47,6 +47,12 @@ def committed(memory: Memory, text: str, path: str = NOTES) -> str:
     commit = memory.git.commit_files([path], "memory: notes", redacted=True).commit
     assert commit is not None
     return commit
+
+
+async def undo(memory: Memory, done: Recovery) -> Recovery:
+    """Takes a recovery back."""
+    assert done.undo is not None
+    return await recover(memory, done.undo, USER, apply=True)
 
 
 async def with_archive(memory: Memory, clock: Clock) -> str:
@@ -89,12 +95,10 @@ async def test_an_earlier_version_comes_back_and_its_undo_takes_it_back(memory: 
     done = await recover(memory, f"{NOTES}@{first[:10]}", USER, apply=True)
     assert done.applied
     assert memory.files.read_text(NOTES) == "one\n"
-    assert done.undo is not None
-    assert done.undo in done.markdown
-    undone = await recover(memory, done.undo, USER, apply=True)
+    assert f"undo: recover {done.undo}" in done.markdown
+    undone = await undo(memory, done)
     assert memory.files.read_text(NOTES) == "two, never committed\n"
-    assert undone.undo is not None
-    await recover(memory, undone.undo, USER, apply=True)
+    await undo(memory, undone)
     assert memory.files.read_text(NOTES) == "one\n"
 
 
@@ -104,8 +108,7 @@ async def test_a_deleted_file_comes_back_and_undoing_deletes_it_again(memory: Me
     memory.git.commit_files([NOTES], "memory: gone")
     done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
     assert memory.files.read_text(NOTES) == "kept in git\n"
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert not memory.files.exists(NOTES)
 
 
@@ -138,8 +141,7 @@ async def test_an_archived_entry_moves_back_word_for_word_and_the_undo_restores_
     assert "kayak" not in memory.files.read_text(ARCHIVE)
     assert f"line_count: {len(memory.files.read_text(MEMORY).splitlines())}" in memory.files.read_text(MEMORY)
     assert any("archived again" in note for note in done.notes)
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert contents(memory) == before
 
 
@@ -175,8 +177,7 @@ async def test_an_archived_file_goes_back_to_where_it_stood(memory: Memory) -> N
     done = await recover(memory, "archive/journal/2025-01-01.md", USER, apply=True)
     assert memory.files.read_text("knowledge/journal/2025-01-01.md") == "# A day\n"
     assert not memory.files.exists("archive/journal/2025-01-01.md")
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert memory.files.exists("archive/journal/2025-01-01.md")
     assert not memory.files.exists("knowledge/journal/2025-01-01.md")
     await recover(memory, "archive/topics/tea.md", USER, apply=True)
@@ -188,9 +189,9 @@ async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memor
     commit = committed(memory, "# Notes\n\nThe boiler runs at 3 bar.\n")
     committed(memory, "# Notes\n\nThe boiler runs at 2 bar.\n")
     memory.files.write_atomic("archive/journal/2025-01-01.md", "# A day by the sea\n")
-    undo = (await recover(memory, f"{NOTES}@{commit}", USER, apply=True)).undo
+    taken_back_by = (await recover(memory, f"{NOTES}@{commit}", USER, apply=True)).undo
     listed = await recoverable(memory)
-    assert [one.id for one in listed if one.kind == "replaced"] == [undo]
+    assert [one.id for one in listed if one.kind == "replaced"] == [taken_back_by]
     versions = [one for one in listed if one.path == NOTES]
     assert [one.kind for one in versions] == ["replaced", "version"]
     assert "restoring adds 1 line and removes 1 (" in versions[1].summary
@@ -200,7 +201,7 @@ async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memor
 
     found = await recoverable(memory, "a paddle for the kayak")
     assert found[0].id == number
-    assert {one.id for one in await recoverable(memory, "2 bar")} >= {versions[1].id, undo}
+    assert {one.id for one in await recoverable(memory, "2 bar")} >= {versions[1].id, taken_back_by}
     assert [one.id for one in await recoverable(memory, "sea")] == ["archive/journal/2025-01-01.md"]
     assert await recoverable(memory, "xylophone") == []
     assert as_text([]) == "There is nothing to recover."
@@ -279,33 +280,17 @@ async def test_a_version_with_a_secret_stays_in_git(memory: Memory) -> None:
 async def test_what_an_editor_saves_in_between_can_be_had_back(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = committed(memory, "one\n")
     memory.files.write_atomic(NOTES, "two\n")
-    real = WorkspaceFiles.write_atomic
-    saved: list[int] = []
-
-    def write(self: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        if path == NOTES and not saved:
-            saved.append((self.root / NOTES).write_text("three, by an editor\n"))
-        real(self, path, text, expected, new=new)
-
-    monkeypatch.setattr(WorkspaceFiles, "write_atomic", write)
+    saves_first(monkeypatch, memory.files, NOTES, lambda _: "three, by an editor\n")
     done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
     assert memory.files.read_text(NOTES) == "one\n"
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert memory.files.read_text(NOTES) == "three, by an editor\n"
 
 
 async def test_an_editor_that_never_stops_saving_wins(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = committed(memory, "one\n")
     memory.files.write_atomic(NOTES, "two\n")
-    real, count = WorkspaceFiles.write_atomic, iter(range(100))
-
-    def write(self: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        if path == NOTES:
-            (self.root / NOTES).write_text(f"{next(count)}\n")
-        real(self, path, text, expected, new=new)
-
-    monkeypatch.setattr(WorkspaceFiles, "write_atomic", write)
+    saves_first(monkeypatch, memory.files, NOTES, lambda text: f"{text}and more\n", times=100)
     with pytest.raises(Conflict):
         await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
 
@@ -533,8 +518,7 @@ async def test_after_the_conversation_ended_its_text_is_still_there(grown: Memor
     done = await recover(grown, one.id, USER, apply=True)
     assert done.content == SAID[turn - 1]
     assert "its conversation has ended" in done.markdown
-    assert done.undo is not None
-    await recover(grown, done.undo, USER, apply=True)
+    await undo(grown, done)
     assert one.id in {left.id for left in await cold(grown)}
     await recover(grown, one.id, USER, apply=True)
     await observe(grown, NewTurn("user", "Let us go on.", session="s"), USER)
@@ -546,8 +530,7 @@ async def test_what_was_forgotten_does_not_come_back(memory: Memory) -> None:
     await grow(memory)
     (first,) = [chunk for chunk in (await forms(memory)).values() if chunk.turn == 1]
     assert first.form == "cold"
-    undo = (await recover(memory, first.id, USER, apply=True)).undo
-    assert undo is not None
+    done = await recover(memory, first.id, USER, apply=True)
     await forget(memory, ForgetTarget(text="violet umbrella nine"))
-    await recover(memory, undo, USER, apply=True)
+    await undo(memory, done)
     assert "violet" not in str((await recover(memory, first.id, USER)).content)
