@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +26,6 @@ from mcp_server.settings import Context
 from mcp_server.status.status import status
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.holding import holding
-from tests.pressing import limited
 
 pytestmark = pytest.mark.anyio
 
@@ -183,13 +181,6 @@ def test_a_decision_for_every_chunk_and_system_messages_untouched(
 LIMIT = 4_000
 OLD = tuple(ContextChunk("file", f"docs/old{n}.txt", 100) for n in range(4))
 API = ContextChunk("skill", "skills/api-design-framework", 650, tags=("api", "rest"))
-
-
-@pytest.fixture
-async def small(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
-    """A memory whose context holds 4,000 tokens."""
-    async with open_memory(workspace, limited(LIMIT), clock=clock, new_id=new_id) as opened:
-        yield opened
 
 
 STATE = f"{STATES}/s.json"

@@ -75,14 +75,8 @@ def test_the_state_has_the_seeds_fields_and_no_others() -> None:
     items = items_of(chunks, {}, estimated=True)
     advice = advise(items, "nothing of it", 0.75, AT + timedelta(hours=3), EMPTY)
     state = state_of("abc123", advice, items, 8500, 12000, AT)
-    assert list(state) == [
-        "session_id",
-        "updated_at",
-        "total_context_tokens",
-        "context_budget",
-        "items",
-        "pruning_recommendations",
-    ]
+    fields = "session_id updated_at total_context_tokens context_budget items pruning_recommendations"
+    assert list(state) == fields.split()
     skill, file, agent = state["items"]
     common = ["id", "type", "path", "loaded_at", "last_accessed", "access_count", "estimated_tokens", "tags"]
     assert list(skill) == [*common, "score"]

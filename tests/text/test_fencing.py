@@ -66,18 +66,7 @@ def test_plain_text_stays_as_it_is(text: str) -> None:
 MARKERS = st.sampled_from(
     [
         *"<>[]|｜:：*#/ \n\r\u200b\x0b\u202e\ud800\u200c\u200d\u00ad\ufe0f\U000e0101＜‹ſﬆ",
-        "ѕystem",
-        "Нuman",
-        "👩",
-        "<!--",
-        "-->",
-        "INST",
-        "im_start",
-        "system",
-        "-reminder",
-        "SYS",
-        "Human",
-        "System",
+        *["ѕystem", "Нuman", "👩", "<!--", "-->", "INST", "im_start", "system", "-reminder", "SYS", "Human", "System"],
     ]
 )
 
