@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from mcp_server.status.status import status
 from mcp_server.storage import logs
 from mcp_server.storage.llm_ledger import LlmLedger, Spent
 from mcp_server.text.destinations import GENERAL_PAGE
-from tests.conftest import KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import subjects
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 
@@ -41,7 +41,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @asynccontextmanager
 async def asking(
-    workspace: Path, provider: str, served: Endpoint, clock: Callable[[], datetime] | None = None, **knobs: object
+    workspace: Path, provider: str, served: Endpoint, clock: Clock | None = None, **knobs: object
 ) -> AsyncIterator[tuple[Memory, Llm]]:
     """A memory whose LLM is at the endpoint."""
     given = {
@@ -121,33 +121,36 @@ async def test_a_refusal_that_passes_is_tried_again_after_the_time_it_names(work
     assert line["outcome"] == "ok"
 
 
-async def test_nobody_waits_longer_than_the_time_out(workspace: Path, provider: str) -> None:
-    with endpoint(Reply("late", waits=True)) as served:
-        async with asking(workspace, provider, served, timeout_seconds=0.3, retries=3) as (memory, llm):
-            with pytest.raises(LlmUnavailable, match=r"timeout_seconds"):
+@pytest.mark.parametrize(
+    ("reply", "knobs", "outcomes"),
+    [
+        (Reply("late", waits=True), {"timeout_seconds": 0.3, "retries": 3}, {"time-out"}),
+        # One of the two packages would wait for an hour, so until the time-out; the other gives up at once.
+        (Reply(status=429, retry_after="3600"), {"timeout_seconds": 3, "retries": 3}, {"time-out", "failed"}),
+        (Reply(raw=b'{"more": "' + b"a" * 100_000, endless=True), {"timeout_seconds": 60}, {"failed"}),
+    ],
+    ids=["late", "in an hour", "endless"],
+)
+async def test_nobody_waits_longer_than_the_time_out_and_an_answer_without_end_is_broken_off(
+    workspace: Path, provider: str, reply: Reply, knobs: dict[str, Any], outcomes: set[str]
+) -> None:
+    with endpoint(reply) as served:
+        async with asking(workspace, provider, served, **knobs) as (memory, llm):
+            with pytest.raises(LlmUnavailable, match="timeout_seconds" if outcomes == {"time-out"} else None):
                 await llm.complete("Is it?", purpose="gate", max_tokens=1)
-            assert lines(memory)[0]["outcome"] == "time-out"
-
-
-async def test_an_hour_that_a_retry_after_asks_for_is_not_waited(workspace: Path, provider: str) -> None:
-    """One of the two packages would wait until the time-out, the other gives up at once."""
-    with endpoint(Reply("slow down", status=429, retry_after="3600")) as served:
-        async with asking(workspace, provider, served, timeout_seconds=3, retries=3) as (memory, llm):
-            with pytest.raises(LlmUnavailable):
-                await llm.complete("Is it?", purpose="gate", max_tokens=1)
-            assert lines(memory)[0]["outcome"] in ("time-out", "failed")
+            assert lines(memory)[0]["outcome"] in outcomes
+        assert served.sent < 50_000_000
     assert len(served.asked) == 1
 
 
-async def test_at_the_cap_nothing_is_asked_until_the_next_day(workspace: Path) -> None:
-    now = [datetime.fromisoformat("2026-02-16T12:00:00+00:00")]
+async def test_at_the_cap_nothing_is_asked_until_the_next_day(workspace: Path, clock: Clock) -> None:
     with endpoint(Reply("YES")) as served:
-        async with asking(workspace, "openai", served, lambda: now[0], daily_tokens=50) as (memory, llm):
+        async with asking(workspace, "openai", served, clock, daily_tokens=50) as (memory, llm):
             await llm.complete("Is it?", purpose="gate", max_tokens=1)
             with pytest.raises(LlmUnavailable, match="daily_tokens"):
                 await llm.complete("And is this more than may be asked?", purpose="gate", max_tokens=1)
             assert len(served.asked) == 1
-            now[0] += timedelta(days=1)
+            clock.forward(days=1)
             await llm.complete("Is it?", purpose="gate", max_tokens=1)
             assert list((await costs(memory)).days) == ["2026-02-16", "2026-02-17"]
 
@@ -175,16 +178,15 @@ async def test_calls_at_the_same_moment_share_one_cap(workspace: Path, provider:
     assert [str(error) for error in refused if "daily_tokens" in str(error)]
 
 
-async def test_what_a_dead_process_had_reserved_is_free_again(workspace: Path) -> None:
-    now = [datetime.fromisoformat("2026-02-16T12:00:00+00:00")]
+async def test_what_a_dead_process_had_reserved_is_free_again(workspace: Path, clock: Clock) -> None:
     with endpoint(Reply("YES")) as served:
-        async with asking(workspace, "openai", served, lambda: now[0], daily_tokens=150) as (memory, llm):
+        async with asking(workspace, "openai", served, clock, daily_tokens=150) as (memory, llm):
             ledger = LlmLedger(memory.state)
-            late = now[0] + timedelta(minutes=2)
-            assert await ledger.reserve("2026-02-16", "dead", Spent(1, 0, 100, 0), now[0], late, 150, 1.0) is None
+            late = clock.now + timedelta(minutes=2)
+            assert await ledger.reserve("2026-02-16", "dead", Spent(1, 0, 100, 0), clock.now, late, 150, 1.0) is None
             with pytest.raises(LlmUnavailable, match="daily_tokens"):
                 await llm.complete("Is it?", purpose="gate", max_tokens=100)
-            now[0] += timedelta(minutes=3)
+            clock.forward(minutes=3)
             assert await llm.complete("Is it?", purpose="gate", max_tokens=100) == "YES"
 
 
@@ -215,15 +217,6 @@ async def test_neither_key_nor_prompt_is_sent_on_to_another_address(workspace: P
                 await llm.complete("Is it?", purpose="gate", max_tokens=1)
             assert lines(memory)[0]["outcome"] == "failed"
     assert not other.asked
-
-
-async def test_an_answer_without_end_is_broken_off(workspace: Path, provider: str) -> None:
-    with endpoint(Reply(raw=b'{"more": "' + b"a" * 100_000, endless=True)) as served:
-        async with asking(workspace, provider, served, timeout_seconds=60) as (memory, llm):
-            with pytest.raises(LlmUnavailable):
-                await llm.complete("Is it?", purpose="gate", max_tokens=1)
-            assert lines(memory)[0]["outcome"] == "failed"
-        assert served.sent < 50_000_000
 
 
 async def test_an_endpoint_that_quotes_what_it_refuses_does_not_get_it_into_the_log(
@@ -305,9 +298,7 @@ async def reviewed(memory: Memory) -> bool:
     return f"- {QUOTE}" in text or f": {QUOTE}" in text
 
 
-async def test_what_the_model_says_is_taken_and_the_log_says_what_it_was_for(
-    workspace: Path, clock: Callable[[], datetime]
-) -> None:
+async def test_what_the_model_says_is_taken_and_the_log_says_what_it_was_for(workspace: Path, clock: Clock) -> None:
     answer = json.dumps({"add": [{"kind": "rule", "turn": 1, "quote": QUOTE}]})
     with endpoint(Reply(answer)) as served:
         async with asking(workspace, "openai", served, clock) as (memory, _):
@@ -317,7 +308,7 @@ async def test_what_the_model_says_is_taken_and_the_log_says_what_it_was_for(
 
 @pytest.mark.parametrize(("reply", "outcome"), [(GARBAGE, "ok"), (REFUSED, "failed")])
 async def test_without_a_usable_answer_the_rules_serve_and_the_log_says_why(
-    workspace: Path, clock: Callable[[], datetime], reply: Reply, outcome: str
+    workspace: Path, clock: Clock, reply: Reply, outcome: str
 ) -> None:
     with endpoint(reply) as served:
         async with asking(workspace, "openai", served, clock) as (memory, _):

@@ -8,7 +8,7 @@ from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.topics.listing import list_topics, switch
 from mcp_server.topics.watch import CUT, LONGEST_PAYLOAD, webhook
-from tests.topics.playbooks import context, say, write
+from tests.topics.playbooks import context, only, say, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 
@@ -27,9 +27,7 @@ Sort it.
 
 @pytest.fixture(autouse=True)
 def topic(memory: Memory) -> None:
-    for example in memory.files.walk("topics/"):
-        memory.files.remove(example.path)
-    write(memory, "topics/mail.md", MAIL)
+    only(memory, mail=MAIL)
 
 
 async def active(memory: Memory, session: str) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.topics.gate_log import KnownDecision, decisions, message_hash, proposals, quality, used
 from mcp_server.topics.listing import switch
-from tests.conftest import KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.topics.playbooks import only
 
 pytestmark = pytest.mark.anyio
 
@@ -42,11 +42,9 @@ warm. Tell the channel. Roll back first and ask questions later.
 
 
 @pytest.fixture
-async def memory(place: Path | str, clock: Callable[[], datetime]) -> AsyncIterator[Memory]:
+async def memory(place: Path | str, clock: Clock) -> AsyncIterator[Memory]:
     async with open_memory(place, KEYWORDS_ONLY, clock=clock) as opened:
-        for path in opened.files.names("topics", ""):
-            opened.files.remove(path)
-        opened.files.write_atomic("topics/deployment.md", DEPLOYMENT)
+        only(opened, deployment=DEPLOYMENT)
         yield opened
 
 
@@ -115,7 +113,7 @@ async def test_what_the_user_switches_is_what_they_think_of_the_decision(memory:
     assert last(memory)["outcome"] == "the user activated it"
 
 
-async def test_the_log_can_be_switched_off(place: Path | str, clock: Callable[[], datetime]) -> None:
+async def test_the_log_can_be_switched_off(place: Path | str, clock: Clock) -> None:
     off = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WATCHERS__LOG_GATE": "false"}
     async with open_memory(place, off, clock=clock) as memory:
         memory.files.write_atomic("topics/deployment.md", DEPLOYMENT)
