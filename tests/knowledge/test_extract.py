@@ -41,6 +41,12 @@ def talk(*said: str, session: str = "talk-1", days: int = 0) -> ImportedSession:
     return ImportedSession(session, turns, "import:test", title="Ana and Bo")
 
 
+async def end(memory: Memory, session: str) -> None:
+    """Ends a conversation, whose items become knowledge then."""
+    await sessions.end_session(memory, session)
+    await extract_pending(memory)
+
+
 async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "I bought a cello in Zagreb yesterday."))
     done = await extract(memory)
@@ -122,13 +128,11 @@ async def test_a_yes_in_a_resumed_session_accepts_what_was_proposed_before_its_e
 
     await say("user", "Where should we keep the photos of the boats?")
     await say("agent", "I would keep the photos in an S3 bucket with versioning. Shall I do that?")
-    await sessions.end_session(memory, "s")
-    await extract_pending(memory)
+    await end(memory, "s")
     await say("user", "Yes, do that.")
     await say("agent", "Done: the bucket is there.")
     if ended:
-        await sessions.end_session(memory, "s")
-        await extract_pending(memory)
+        await end(memory, "s")
     else:
         await refresh(memory)
     paths = (await sessions.show_session(memory, "s")).paths
@@ -141,8 +145,7 @@ async def test_a_yes_in_a_resumed_session_accepts_what_was_proposed_before_its_e
 async def test_a_conversation_that_was_resumed_has_one_heading_in_the_journal(memory: Memory) -> None:
     for what in ("The boat stays in the north dock.", "The sails go to the loft.", "The oars get new leather."):
         await observe(memory, NewTurn("user", f"Decision: {what}", session="s"), Caller())
-        await sessions.end_session(memory, "s")
-        await extract_pending(memory)
+        await end(memory, "s")
     assert len((await sessions.show_session(memory, "s")).paths) == 3
     journal = memory.files.read_text("knowledge/journal/2026-02-16.md")
     assert [line for line in journal.splitlines() if line.startswith("## ")] == [
@@ -154,8 +157,7 @@ async def test_a_conversation_that_was_resumed_has_one_heading_in_the_journal(me
 async def test_reading_again_moves_the_lines_of_a_journal_under_todays_headings(memory: Memory) -> None:
     text = "Decision: the boat stays in the north dock."
     await observe(memory, NewTurn("user", text, session="s", project="atlas"), Caller())
-    await sessions.end_session(memory, "s")
-    await extract_pending(memory)
+    await end(memory, "s")
     path = "knowledge/journal/2026-02-16.md"
     journal = memory.files.read_text(path)
     older = journal.replace("## [[atlas/context|atlas]]", "## atlas").replace(" [src: ", " [[atlas/context]] [src: ")
