@@ -16,24 +16,16 @@ from mcp_server.topics.front_matter import check, with_field
 
 def test_known_fields_are_understood_and_unknown_ones_kept() -> None:
     front = "type: journal\ndate: 2026-02-16\nsessions: [ses_a, ses_b]\nmood: good\nupdated: 2026-02-16\n"
-    text = f"---\n{front}---\n\n## Day\n"
-
-    checked = check(text, "knowledge/journal/2026-02-16.md")
-
+    checked = check(f"---\n{front}---\n\n## Day\n", "knowledge/journal/2026-02-16.md")
     assert checked.fields["mood"] == "good"
     assert checked.known.updated == datetime(2026, 2, 16, tzinfo=UTC)
     assert getattr(checked.known, "date", None) == date(2026, 2, 16)
     assert (checked.body, checked.body_line, checked.warnings) == ("\n## Day\n", 8, ())
 
 
-def test_a_file_without_front_matter_is_fine() -> None:
+def test_a_file_without_front_matter_is_fine_and_an_unknown_type_is_a_warning() -> None:
     assert check("# Notes\n", "x.md").body == "# Notes\n"
-
-
-def test_an_unknown_type_is_a_warning() -> None:
-    checked = check("---\n# hello\ntype: recipe\n---\n", "knowledge/reference/soup.md")
-
-    (warning,) = checked.warnings
+    (warning,) = check("---\n# hello\ntype: recipe\n---\n", "knowledge/reference/soup.md").warnings
     assert warning.startswith("knowledge/reference/soup.md: line 3: type 'recipe' is not one of identity, memory,")
 
 
@@ -70,10 +62,8 @@ def test_a_missing_field_is_added_and_a_list_in_lines_becomes_one_line() -> None
     assert with_field("---\ntype: memory\n---\nx", "line_count", 1) == "---\ntype: memory\nline_count: 1\n---\nx"
     assert with_field("---\n---\nx", "a", "b") == "---\na: b\n---\nx"
     assert with_field("x\n", "a", "b") == "---\na: b\n---\n\nx\n"
-    assert (
-        with_field("---\ntags:\n  - a\n  - b\ntype: x\n---\n", "tags", ["a", "c d"])
-        == '---\ntags: ["a", "c d"]\ntype: x\n---\n'
-    )
+    changed = with_field("---\ntags:\n  - a\n  - b\ntype: x\n---\n", "tags", ["a", "c d"])
+    assert changed == '---\ntags: ["a", "c d"]\ntype: x\n---\n'
 
 
 FIELDS = st.dictionaries(
