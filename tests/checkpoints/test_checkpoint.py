@@ -133,9 +133,6 @@ async def test_a_secret_in_the_knowledge_or_the_note_is_not_in_it(memory: Memory
     )
 
 
-# ------------------------------------------------------------ when
-
-
 async def test_one_is_made_before_the_context_is_compacted_and_holds_what_was_live(
     place: Path | str, clock: Clock
 ) -> None:
@@ -190,9 +187,6 @@ async def test_a_disk_that_refuses_a_checkpoint_stops_neither_compaction_nor_end
     assert (await observe(memory, summary, USER)).recorded
     assert (await end_session(memory, "s")).committed
     assert await stored.listed(memory) == []
-
-
-# ------------------------------------------------------------ how many
 
 
 @pytest.mark.folder_only

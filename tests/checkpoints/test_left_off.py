@@ -73,26 +73,17 @@ async def test_what_was_settled_since_the_compaction_is_told_with_the_newest_che
     assert f"read checkpoints/s/{made.id}.md" in shown
 
 
-async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(place: Path | str, clock: Clock) -> None:
-    async with open_memory(place, SMALL, clock=clock) as memory:
-        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery="replace")
-        for number in range(1, 12):
-            await say(memory, errand(number), delivery="replace")
-        heads = await stored.listed(memory, "s")
-        assert heads
-        assert {head.reason for head in heads} == {"compaction"}
-        assert DECIDED in await text(memory)
-
-
-async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(
-    place: Path | str, clock: Clock
+@pytest.mark.parametrize("delivery", ["replace", "add"])
+async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_and_of_our_mirror_empties_nothing(
+    place: Path | str, clock: Clock, delivery: str
 ) -> None:
     async with open_memory(place, SMALL, clock=clock) as memory:
-        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
+        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery=delivery)
         for number in range(1, 12):
-            await say(memory, errand(number))
-        assert await stored.listed(memory, "s")
-        assert "<!-- checkpoint" not in await text(memory)
+            await say(memory, errand(number), delivery=delivery)
+        assert {head.reason for head in await stored.listed(memory, "s")} == {"compaction"}
+        assert (DECIDED in await text(memory)) is (delivery == "replace")
+        assert ("<!-- checkpoint" in await text(memory)) is (delivery == "replace")
 
 
 async def test_resuming_makes_what_was_said_before_missing_and_what_comes_present(memory: Memory) -> None:
@@ -149,20 +140,13 @@ def talk(*said: str) -> list[Turn]:
     return [turn(n, "agent" if n % 2 == 0 else "user", text) for n, text in enumerate(said, start=1) if text]
 
 
-def test_the_summary_says_how_it_began_and_what_was_asked_last() -> None:
+def test_the_summary_says_how_it_began_and_what_was_asked_last_each_in_few_words() -> None:
     turns = talk("My bakery needs an oven", "Which one?", "ok", "Fine.", "How hot must the oven be?", "230", "thanks")
     assert summary(turns) == "Began with: My bakery needs an oven\nLast asked: How hot must the oven be?"
-
-
-def test_a_conversation_of_one_message_has_no_last_one() -> None:
     assert summary(talk("My bakery needs an oven")) == "Began with: My bakery needs an oven"
     assert summary(talk("ok")) == "Began with: ok", "there is nothing better"
     assert summary([turn(1, "agent", "Hello")]) == ""
-
-
-def test_long_messages_are_cut() -> None:
-    said = summary(talk("oven plan " * 100, "", "flour list " * 100))
-    assert len(said) <= 400
+    assert len(summary(talk("oven plan " * 100, "", "flour list " * 100))) <= 400
 
 
 TURNS = st.lists(

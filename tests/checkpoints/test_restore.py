@@ -220,9 +220,6 @@ async def test_a_file_with_a_secret_now_is_left_alone(memory: Memory) -> None:
     assert done.diff == "Nothing was changed."
 
 
-# ------------------------------------------------------------ a crash in the middle
-
-
 async def interrupted(memory: Memory, made: Checkpoint) -> str:
     """A recovery with knowledge that was cut off as soon as its intent was on disk; returns its undo."""
     row = await sessions.require(memory, "s")
@@ -276,9 +273,6 @@ async def test_one_whose_knowledge_is_not_there_is_told_and_tried_again(memory: 
     assert any("interrupted" in check.detail for check in await examine(memory))
     shutil.move(aside, ref)
     assert await finish(memory) == 1
-
-
-# ------------------------------------------------------------ what cannot be
 
 
 @pytest.mark.folder_only

@@ -117,11 +117,6 @@ async def test_home_root_and_temporary_folders_are_no_projects(memory: Memory, t
         assert (await project_of(memory, at(folder))).key == "", folder
 
 
-async def test_a_project_can_be_named_by_an_argument(memory: Memory) -> None:
-    assert (await project_of(memory, at(None), "atlas")).key == "name:atlas"
-    assert (await project_of(memory, at(None), "global")).key == ""
-
-
 async def test_renaming_moves_the_folder_and_keeps_the_keys(memory: Memory) -> None:
     observed = await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
     memory.files.write_atomic("knowledge/projects/atlas/notes.md", "# Atlas\n")
@@ -243,20 +238,19 @@ def test_a_remote_that_is_a_folder_names_no_project(url: str) -> None:
     assert origin_key(url) is None
 
 
-def test_an_argument_is_a_key_or_a_name() -> None:
+async def test_an_argument_is_a_key_or_a_name(memory: Memory) -> None:
+    assert (await project_of(memory, at(None), "atlas")).key == "name:atlas"
+    assert (await project_of(memory, at(None), "global")).key == ""
     assert argument_key("git:github.com/a/b") == "git:github.com/a/b"
     assert argument_key(" atlas ") == "name:atlas"
     assert argument_key("global") == argument_key("") == ""
 
 
-def test_a_slug_is_the_last_part_of_the_key() -> None:
+def test_a_slug_is_the_last_part_of_the_key_with_a_number_if_it_is_taken() -> None:
     assert slug_of("git:github.com/Ada/Analytical Engine") == "analytical-engine"
     assert slug_of("root:0123456789abcdef0123") == "0123456789ab"
     assert slug_of("name:Čačak ☂") == "cacak"
     assert slug_of("name:☂") == "project"
-
-
-def test_a_taken_slug_gets_a_number() -> None:
     assert unused("engine", frozenset({"engine", "engine-2"})) == "engine-3"
 
 

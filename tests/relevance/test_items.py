@@ -57,11 +57,8 @@ def test_a_file_whose_text_we_never_saw_counts_with_the_seeds_estimate_where_the
     assert ours.tokens < 5
 
 
-def test_what_is_cold_is_no_item_any_more() -> None:
+def test_a_file_that_was_changed_later_than_it_was_read_counts_from_then_and_a_cold_one_not_at_all() -> None:
     assert items_of([named("file", "a.py", form="cold")], {}, estimated=True) == []
-
-
-def test_a_file_that_was_changed_later_than_it_was_read_counts_from_then() -> None:
     (item,) = items_of([named("file", "a.py", mtime=LATER)], {}, estimated=True)
     assert item.last_accessed == LATER
 
@@ -111,13 +108,10 @@ def heard(turns: list[tuple[Role, str]]) -> Tracker:
     return tracker
 
 
-def test_a_user_mentions_and_an_agent_refers() -> None:
+def test_a_user_mentions_and_an_agent_refers_and_brings_in_nothing_by_itself() -> None:
     tracker = heard([("user", "ClaraCore"), ("agent", "ClaraCore is up"), ("user", "and ClaraCore now?")])
     item = tracker.items["claracore"]
     assert (item.mentions, item.references, item.last_mention, tracker.exchange) == (2, 1, 2, 2)
-
-
-def test_an_agent_brings_in_nothing_by_itself() -> None:
     assert not heard([("user", "hi"), ("agent", "NewThing is here"), ("system", "OtherThing")]).items
 
 
