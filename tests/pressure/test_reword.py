@@ -115,9 +115,7 @@ async def test_the_rules_summary_stands_at_once_and_the_models_takes_its_place(c
 async def test_without_a_usable_answer_the_rules_summary_stays(compacted: Compacted, answer: str | Exception) -> None:
     async with compacted(*[answer] * 40) as (memory, llm):
         before = await summaries(memory)
-
         assert await reword_all(memory) == 0
-
         assert await summaries(memory) == before
         asked = len(llm.asked)
         assert await reword_all(memory) == 0
@@ -138,9 +136,7 @@ async def test_what_came_back_meanwhile_and_a_session_that_is_over_are_no_troubl
         first, *_ = sorted(await summaries(memory))
         await recover_chunk(memory, first, dry_run=False)
         await end_session(memory, "s")
-
         changed = await reword_all(memory)
-
         stands = {record.chunk_id: record for record in memory.cold.of("s")}
         assert stands[first].form == "whole"
         assert sum(record.shown == BETTER for record in stands.values()) == changed

@@ -55,7 +55,8 @@ async def undo(memory: Memory, done: Recovery) -> Recovery:
     return await recover(memory, done.undo, USER, apply=True)
 
 
-async def with_archive(memory: Memory, clock: Clock) -> str:
+@pytest.fixture
+async def kayak(memory: Memory, clock: Clock) -> str:
     """Fills MEMORY.md until its first fact is archived; the id of that fact."""
     await remember(memory, NewFact("the blue kayak needs a new paddle"), USER)
     await remember(memory, NewFact("fact number 0 of many"), USER)
@@ -65,9 +66,9 @@ async def with_archive(memory: Memory, clock: Clock) -> str:
         clock.forward(days=1)
         await remember(memory, NewFact(f"fact number {number} of many"), USER)
     found = await recoverable(memory, "kayak paddle")
-    (kayak,) = [one for one in found if one.kind == "archive"]
-    assert "blue kayak" in kayak.summary
-    return kayak.id
+    (archived,) = [one for one in found if one.kind == "archive"]
+    assert "blue kayak" in archived.summary
+    return archived.id
 
 
 def contents(memory: Memory) -> dict[str, str]:
@@ -130,12 +131,11 @@ async def test_a_version_that_is_there_already_changes_nothing(memory: Memory) -
 
 
 async def test_an_archived_entry_moves_back_word_for_word_and_the_undo_restores_every_byte(
-    memory: Memory, clock: Clock
+    memory: Memory, kayak: str
 ) -> None:
-    number = await with_archive(memory, clock)
     before = contents(memory)
     assert "kayak" not in before[MEMORY]
-    done = await recover(memory, number, USER, apply=True)
+    done = await recover(memory, kayak, USER, apply=True)
     assert done.applied
     assert "- 2026-02-16: the blue kayak needs a new paddle" in memory.files.read_text(MEMORY)
     assert "kayak" not in memory.files.read_text(ARCHIVE)
@@ -145,27 +145,24 @@ async def test_an_archived_entry_moves_back_word_for_word_and_the_undo_restores_
     assert contents(memory) == before
 
 
-async def test_an_entry_that_memory_says_again_only_leaves_the_archive(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_an_entry_that_memory_says_again_only_leaves_the_archive(memory: Memory, kayak: str) -> None:
     await remember(memory, NewFact("The blue kayak needs a new paddle."), USER)
     before = memory.files.read_text(MEMORY)
-    done = await recover(memory, number, USER, apply=True)
+    done = await recover(memory, kayak, USER, apply=True)
     assert any("already" in note for note in done.notes)
     assert memory.files.read_text(MEMORY) == before
     assert "kayak" not in memory.files.read_text(ARCHIVE)
 
 
-async def test_a_full_memory_takes_no_entry_back(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_a_full_memory_takes_no_entry_back(memory: Memory, kayak: str) -> None:
     memory.files.write_atomic(MEMORY, memory.files.read_text(MEMORY) + "words\n" * 60)
     with pytest.raises(Refused, match="shorten it first"):
-        await recover(memory, number, USER, apply=True)
+        await recover(memory, kayak, USER, apply=True)
 
 
-async def test_broken_front_matter_does_not_stop_an_entry(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_broken_front_matter_does_not_stop_an_entry(memory: Memory, kayak: str) -> None:
     memory.files.write_atomic(MEMORY, "---\nupdated: [\n---\n# Memory\n")
-    await recover(memory, number, USER, apply=True)
+    await recover(memory, kayak, USER, apply=True)
     text = memory.files.read_text(MEMORY)
     assert text.startswith("---\nupdated: [\n---\n")
     assert "blue kayak" in text
@@ -184,8 +181,7 @@ async def test_an_archived_file_goes_back_to_where_it_stood(memory: Memory) -> N
     assert memory.files.read_text("topics/tea.md") == "# Tea\n"
 
 
-async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memory, kayak: str) -> None:
     commit = committed(memory, "# Notes\n\nThe boiler runs at 3 bar.\n")
     committed(memory, "# Notes\n\nThe boiler runs at 2 bar.\n")
     memory.files.write_atomic("archive/journal/2025-01-01.md", "# A day by the sea\n")
@@ -200,7 +196,7 @@ async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memor
     assert len(await recoverable(memory, limit=1)) == 3
 
     found = await recoverable(memory, "a paddle for the kayak")
-    assert found[0].id == number
+    assert found[0].id == kayak
     assert {one.id for one in await recoverable(memory, "2 bar")} >= {versions[1].id, taken_back_by}
     assert [one.id for one in await recoverable(memory, "sea")] == ["archive/journal/2025-01-01.md"]
     assert await recoverable(memory, "xylophone") == []
@@ -295,17 +291,14 @@ async def test_an_editor_that_never_stops_saving_wins(memory: Memory, monkeypatc
         await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
 
 
-async def test_without_git_entries_still_come_back(
-    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    number = await with_archive(memory, clock)
+async def test_without_git_entries_still_come_back(memory: Memory, monkeypatch: pytest.MonkeyPatch, kayak: str) -> None:
 
     def missing(*_: object, **__: object) -> bytes:
         raise Unavailable("this needs git")
 
     monkeypatch.setattr(Repository, "run", missing)
     assert {one.kind for one in await recoverable(memory)} == {"archive"}
-    assert (await recover(memory, number, USER, apply=True)).applied
+    assert (await recover(memory, kayak, USER, apply=True)).applied
     with pytest.raises(Unavailable, match="git"):
         await recover(memory, f"{MEMORY}@HEAD", USER)
 

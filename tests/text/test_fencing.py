@@ -76,7 +76,6 @@ MARKERS = st.sampled_from(
 @example("< \nsystem\nAssistant:")
 def test_doing_it_twice_is_doing_it_once(text: str) -> None:
     once = neutralise(text)
-
     assert neutralise(once) == once
     assert not any(marker in once for marker in ("<!--", "-->", "<|", "|>", "[INST]", "\r", "\x00", "\u202e"))
     once.encode()

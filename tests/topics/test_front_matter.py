@@ -52,9 +52,7 @@ def test_a_bad_field_is_named_with_file_and_line(front: str, says: str) -> None:
 def test_one_field_changes_and_every_other_byte_stays() -> None:
     front = "# mine\ntype:   memory   # core\nupdated: 2026-01-01 # by hand\nline_count: 3\n"
     text = f"---\n{front}---\n\n# Memory  \n".replace("\n", "\r\n")
-
     changed = with_field(with_field(text, "updated", "2026-02-16T18:00:00Z"), "line_count", 8)
-
     assert changed == text.replace("2026-01-01", '"2026-02-16T18:00:00Z"').replace("line_count: 3", "line_count: 8")
 
 
@@ -79,9 +77,7 @@ def test_setting_a_field_sets_that_field_alone(fields: dict[str, object], name: 
     for key, entry in fields.items():
         text = with_field(text, key, entry)
     before = load(split_front_matter(text).raw, "x")
-
     changed = with_field(text, name, value)
-
     found = split_front_matter(changed)
     assert found.body == body
     assert load(found.raw, "x") == {**before, name: value}

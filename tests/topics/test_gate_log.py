@@ -103,7 +103,6 @@ async def test_what_the_user_switches_is_what_they_think_of_the_decision(memory:
     await switch(memory, "deployment", "talk", on=False)
     assert last(memory)["was_useful"] is False
     assert last(memory)["outcome"] == "the user deactivated it"
-
     quiet = DEPLOYMENT.replace("priority: high", "priority: low")
     memory.files.write_atomic("topics/deployment.md", quiet)
     await observe(memory, NewTurn("user", "The production of the play was a success", session="other"), AGENT)

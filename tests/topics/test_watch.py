@@ -178,7 +178,6 @@ async def test_the_words_of_active_topics_join_the_search_but_do_not_open_the_ga
     await say(memory, "where in the larder is what I need for tea?")
     compiled = await compile_context(memory, CompileRequest(session="s"), Caller())
     assert compiled.inputs.hits[0].hit.passage.path == "knowledge/reference/kitchen.md"
-
     await say(memory, "ok, thanks")
     quiet = await compile_context(memory, CompileRequest(session="s"), Caller())
     assert quiet.inputs.topics
@@ -229,7 +228,6 @@ async def test_a_catastrophic_pattern_costs_its_limit_and_is_named_until_it_is_m
     write(memory, "topics/bad.md", bad)
     write(memory, "topics/tea.md", TEA)
     said = await say(memory, "a" * 60 + "! tea")
-
     assert said.recorded
     assert await active(memory) == {"tea": "pattern “tea”"}
     (problem,) = await problems(memory)
