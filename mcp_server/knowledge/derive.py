@@ -286,7 +286,7 @@ def _end_of(memory: Memory, path: str | None) -> list[Turn]:
     return [turn for turn in turns if is_real(turn)][-TAIL:]
 
 
-async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
+async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line]) -> tuple[Line, ...]:
     """Returns the lines of an open conversation's last transcript, for items whose exchange is over (`settled_items`).
     The notes of a long conversation lack the oldest items: their lines are taken from `before`, the earlier result. A
     transcript over LIVE_BYTES is read only when the conversation ends."""

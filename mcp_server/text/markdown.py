@@ -124,7 +124,7 @@ Lines = Mapping[tuple[Step, ...], int]
 """The line of every key and list entry, by the steps that lead to it."""
 
 
-def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any], Lines]:
+def located(text: str, where: str, first_line: int) -> tuple[dict[str, Any], Lines]:
     """Returns the fields as `load` does, and the line of every key and list entry."""
     parse = _parsed if len(text) <= CACHED else _parsed.__wrapped__
     fields, lines = parse(text, where, first_line)

@@ -155,9 +155,7 @@ class Activated:
     troubles: tuple[Trouble, ...] = ()
 
 
-async def watch_turns(
-    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str] = ()
-) -> tuple[str, ...]:
+async def watch_turns(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
     """Judges turns that were just recorded in `row`'s session, oldest first, and returns notes for the answer.
 
     `loaded` are files that entered the client's context with the last turn. An error becomes a note and is not raised.

@@ -243,8 +243,8 @@ async def talk(memory: Memory, session: str = "s1") -> None:
         await observe(memory, NewTurn(role, content, session=session, tool_calls=calls), CALLER)
 
 
-async def decisions(memory: Memory, session: str, until: int | None = None) -> tuple[str, ...]:
-    return (await outcome_of(memory, await notes_of(memory, session, until))).decisions
+async def decisions(memory: Memory, session: str) -> tuple[str, ...]:
+    return (await outcome_of(memory, await notes_of(memory, session))).decisions
 
 
 async def assert_whole(memory: Memory, notes: Noted) -> None:
@@ -314,13 +314,6 @@ async def test_turns_that_a_crash_left_unnoted_are_noted_with_the_next(memory: M
     await memory.state.put(NAMESPACE, "s1", Noted(1).as_dict())
     await observe(memory, NewTurn("user", "thanks", session="s1"), CALLER)
     await assert_whole(memory, await notes_of(memory, "s1"))
-
-
-async def test_notes_can_be_seen_as_of_an_earlier_turn(memory: Memory) -> None:
-    await talk(memory)
-    assert await decisions(memory, "s1", until=2) == ()
-    assert await decisions(memory, "s1", until=3) == (DECISION,)
-    assert (await notes_of(memory, "s1", until=99)) == await notes_of(memory, "s1")
 
 
 async def test_imported_and_captured_conversations_have_notes_too(memory: Memory, clock: Clock) -> None:
