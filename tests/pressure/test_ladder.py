@@ -310,15 +310,8 @@ EMPTY = Lexicon({}, {}, frozenset())
 
 
 def item(path: str, minutes: float = 500, accesses: int = 0, tokens: int = 500, loaded: float = 500) -> ContextItem:
-    return ContextItem(
-        f"file:{path}",
-        "file",
-        path,
-        NOW - timedelta(minutes=loaded),
-        NOW - timedelta(minutes=minutes),
-        accesses,
-        tokens,
-    )
+    since, last = (NOW - timedelta(minutes=ago) for ago in (loaded, minutes))
+    return ContextItem(f"file:{path}", "file", path, since, last, accesses, tokens)
 
 
 def ask(items: list[ContextItem], share: float, **more: bool) -> Advice:

@@ -124,40 +124,21 @@ async def test_the_log_can_be_switched_off(place: Path | str, clock: Clock) -> N
 def write(memory: Memory, number: int, value: float, useful: bool | None) -> None:
     """A decision in the log, with what became of it."""
     at = {"session_id": "talk", "message_hash": f"m{number}", "topic_name": "deployment"}
-    decision = {
-        "event": "gate_decision",
-        "tier1_matched": True,
-        "tier2_score": value,
-        "value": value,
-        "threshold": 0.15,
-        "margin": 0.13,
-        "gate_result": value >= 0.28,
-        "was_useful": None,
-        "decided_by": "arithmetic",
-        "matched": ["keywords: production"],
-    }
-    append_or_drop(memory.files, "gate", at | decision)
+    decision = {"event": "gate_decision", "was_useful": None, "matched": ["keywords: production"]}
+    append_or_drop(memory.files, "gate", at | decided(value) | decision)
     if useful is not None:
-        append_or_drop(
-            memory.files, "gate", at | {"event": "gate_outcome", "was_useful": useful, "why": "a test said so"}
-        )
+        outcome = {"event": "gate_outcome", "was_useful": useful, "why": "a test said so"}
+        append_or_drop(memory.files, "gate", at | outcome)
 
 
-def past(value: float, useful: bool, **given_: object) -> KnownDecision:
+def decided(value: float) -> dict[str, Any]:
     """A decision of the gate without an LLM, at threshold .15 and margin .13."""
-    fields: dict[str, object] = {
-        "topic_name": "mail",
-        "tier1_matched": True,
-        "tier2_score": value,
-        "value": value,
-        "threshold": 0.15,
-        "margin": 0.13,
-        "gate_result": value >= 0.28,
-        "was_useful": useful,
-        "decided_by": "arithmetic",
-        **given_,
-    }
-    return KnownDecision(**fields)  # type: ignore[arg-type]  # every field has its own type
+    given = {"tier1_matched": True, "tier2_score": value, "value": value, "threshold": 0.15, "margin": 0.13}
+    return given | {"gate_result": value >= 0.28, "decided_by": "arithmetic"}
+
+
+def past(value: float, useful: bool, **given_: Any) -> KnownDecision:
+    return KnownDecision(**{"topic_name": "mail", "was_useful": useful, **decided(value), **given_})
 
 
 def test_a_higher_threshold_is_proposed_where_low_values_were_useless() -> None:
