@@ -427,10 +427,11 @@ def _title(written: str) -> str:
     return unclosed.rstrip() if not unclosed or unclosed[-1] in " \t" else title
 
 
-def difference(before: str, after: str, path: str) -> str:
-    """Returns the change of a file as a unified diff."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
-    return "\n".join(lines)
+def difference(before: str | None, after: str | None, path: str) -> str:
+    """Returns the change of a file as a unified diff; None stands for no file."""
+    old, new = (path if text is not None else "/dev/null" for text in (before, after))
+    was, becomes = ((text or "").splitlines() for text in (before, after))
+    return "\n".join(difflib.unified_diff(was, becomes, old, new, n=1, lineterm=""))
 
 
 def without_lines(text: str, numbers: Container[int]) -> str:
