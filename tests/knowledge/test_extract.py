@@ -11,7 +11,7 @@ import pytest
 
 from mcp_server.app import open_memory
 from mcp_server.conversations import sessions
-from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, RecordedSession, record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.forgetting.forget import forget
@@ -39,6 +39,13 @@ def talk(*said: str, session: str = "talk-1", days: int = 0) -> ImportedSession:
         for place, text in enumerate(said)
     )
     return ImportedSession(session, turns, "import:test", title="Ana and Bo")
+
+
+async def extracted(memory: Memory, said: ImportedSession) -> RecordedSession:
+    """Records a conversation and derives knowledge from it."""
+    recorded = await record_session(memory, said)
+    await extract(memory)
+    return recorded
 
 
 async def end(memory: Memory, session: str) -> None:
@@ -83,8 +90,7 @@ async def test_a_page_that_cannot_be_read_is_named_and_left_alone_and_the_others
 
 @pytest.mark.both_engines
 async def test_doing_it_again_changes_nothing_also_after_the_state_is_lost(memory: Memory) -> None:
-    await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
-    await extract(memory)
+    await extracted(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
     before = dict(memory.files.contents("knowledge"))
     assert (await extract(memory)).known == 1
     await memory.state.remove(EXTRACTED, *await memory.state.keys_of(EXTRACTED))
@@ -206,8 +212,7 @@ async def test_hourly_means_once_an_hour(place: Path | str, clock: Clock, new_id
 
 
 async def test_what_was_forgotten_is_not_derived_again(memory: Memory) -> None:
-    await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
-    await extract(memory)
+    await extracted(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
     await forget(memory, ForgetTarget(turn="talk-1#1"))
     assert "kittens" not in memory.files.read_text(ANA)
     await extract(memory, anew=True)
@@ -239,8 +244,7 @@ async def test_a_broken_transcript_is_named_and_the_others_are_read(memory: Memo
 
 
 async def test_the_report_counts_removed_lines(memory: Memory) -> None:
-    recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
-    await extract(memory)
+    recorded = await extracted(memory, talk("I adopted two kittens yesterday.", "Great!"))
     wrong = "".join(f"- 2023-05-08: Ana mewed {what}. [src: 1](/{recorded.path})\n" for what in ("loudly", "twice"))
     memory.files.write_atomic(ANA, f"{memory.files.read_text(ANA)}{wrong}")
     await memory.state.put(EXTRACTED, recorded.path or "", "people 1; 2 turns")
@@ -272,8 +276,7 @@ async def test_what_no_file_takes_in_one_conversation_does_not_keep_the_others_f
 async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes_when_it_is_read_again(
     memory: Memory,
 ) -> None:
-    recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
-    await extract(memory)
+    recorded = await extracted(memory, talk("I adopted two kittens yesterday.", "Great!"))
     path = recorded.path or ""
     (line,) = (line for line in memory.files.read_text(ANA).split("\n") if "kittens" in line)
     misfiled = memory.files.read_text(ANA).replace("## What happened", "## About")
@@ -289,15 +292,12 @@ async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes
 
 async def test_of_a_day_that_is_archived_the_journal_goes_on_in_the_archive(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
-    await record_session(memory, talk("I sold my boat yesterday.", "Oh!", session="new", days=200))
-    await extract(memory)
+    await extracted(memory, talk("I sold my boat yesterday.", "Oh!", session="new", days=200))
     await archive_journals(memory, False)
     first = memory.files.read_text("archive/journal/2023-05-08.md")
     await extract(memory, anew=True)
     assert memory.files.read_text("archive/journal/2023-05-08.md") == first
-    late = talk("I bought an old cello from Marko in Zagreb yesterday.", "Great!", session="late")
-    await record_session(memory, late)
-    await extract(memory)
+    await extracted(memory, talk("I bought an old cello from Marko in Zagreb yesterday.", "Great!", session="late"))
     text = memory.files.read_text("archive/journal/2023-05-08.md")
     assert "kittens" in text
     assert "cello" in text

@@ -16,7 +16,6 @@ from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import is_derived
 from tests.conftest import Clock
 from tests.editors import saves_first
-from tests.knowledge.full_memory import multiply
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller()
@@ -176,6 +175,15 @@ async def test_create_replace_and_edit(memory: Memory) -> None:
 async def test_a_wrong_request_says_why(memory: Memory, fact: NewFact, error: type[ContextManagerError]) -> None:
     with pytest.raises(error):
         await remember(memory, fact, CALLER)
+
+
+def multiply(memory: Memory, entry: str, count: int) -> None:
+    """Beside the entry that ends with `entry`, say "number 0", writes the same with the numbers up to `count`, in one
+    write: two hundred calls of `remember` would say no more."""
+    text = memory.files.read_text(MEMORY)
+    (line,) = [line for line in text.splitlines(keepends=True) if line.endswith(f"{entry}\n")]
+    more = [line.replace("number 0", f"number {number}") for number in range(1, count)]
+    memory.files.write_atomic(MEMORY, text.replace(line, "".join([line, *more])), text)
 
 
 async def full(memory: Memory, count: int = 170) -> None:

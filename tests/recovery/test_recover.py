@@ -33,7 +33,7 @@ from mcp_server.text.entries import entry_id
 from mcp_server.text.forgotten import Forgotten
 from tests.conftest import Clock, copied
 from tests.editors import saves_first
-from tests.knowledge.full_memory import multiply
+from tests.knowledge.test_remember import multiply
 from tests.pressing import SMALL, USER, errand, grow
 from tests.workspaces import bytes_of
 
