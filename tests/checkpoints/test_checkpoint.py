@@ -300,33 +300,21 @@ COUNTS = st.integers(0, 10**7)
 
 CHECKPOINTS = st.builds(
     Checkpoint,
-    id=JSON_TEXT,
-    session=JSON_TEXT,
+    **dict.fromkeys(("id", "session", "project", "note"), JSON_TEXT),
     at=MOMENTS,
     turn=COUNTS,
-    project=JSON_TEXT,
     reason=st.sampled_from(get_args(Reason)),
-    note=JSON_TEXT,
-    thread=ANY_TEXT,
-    decisions=TEXTS,
-    replaced=TEXTS,
-    rules=TEXTS,
-    open_items=TEXTS,
-    next_step=ANY_TEXT,
-    facts=TEXTS,
+    **dict.fromkeys(("thread", "next_step"), ANY_TEXT),
+    **dict.fromkeys(
+        ("decisions", "replaced", "rules", "open_items", "facts", "files", "topics", "live", "cold"), TEXTS
+    ),
     last_tool_call=st.none() | st.builds(ToolCall, ANY_TEXT, ANY_TEXT, ANY_TEXT, TEXTS),
-    files=TEXTS,
-    topics=TEXTS,
     anchors=st.lists(
         st.builds(Anchor, ANY_TEXT, st.sampled_from(get_args(AnchorKind)), ANY_TEXT, ANY_TEXT), max_size=3
     ).map(tuple),
     gauges=st.none() | st.builds(Gauges, COUNTS, st.integers(1, 10**7), st.none() | COUNTS),
-    live=TEXTS,
-    cold=TEXTS,
-    compile_inputs=OBJECTS,
-    compiled_sha256=st.none() | JSON_TEXT,
-    knowledge_tree=st.none() | JSON_TEXT,
-    state=OBJECTS,
+    **dict.fromkeys(("compile_inputs", "state"), OBJECTS),
+    **dict.fromkeys(("compiled_sha256", "knowledge_tree"), st.none() | JSON_TEXT),
 )
 
 HEADINGS = set(re.findall(r"^##.*$", render(WHOLE), re.MULTILINE))

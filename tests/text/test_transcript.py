@@ -152,25 +152,20 @@ def test_lines_point_at_what_they_say(turns: list[Turn]) -> None:
 
 HEADS = st.builds(
     TranscriptHead,
-    session_id=JSON_TEXT.filter(bool),
+    **dict.fromkeys(("session_id", "timezone"), JSON_TEXT.filter(bool)),
     started=MOMENTS,
     title=ANY_TEXT,
     slug=st.just(""),
     project=JSON_TEXT,
     kind=st.sampled_from(("main", "shared", "subagent")),
     delivery=st.sampled_from(("add", "replace")),
-    timezone=JSON_TEXT.filter(bool),
     ended=st.none() | MOMENTS,
-    model=st.none() | JSON_TEXT,
-    channel=st.none() | JSON_TEXT,
-    topic=st.none() | JSON_TEXT,
+    **dict.fromkeys(("model", "channel", "topic", "continues"), st.none() | JSON_TEXT),
     tags=st.lists(JSON_TEXT, max_size=3).map(tuple),
-    tokens_in=st.integers(0, 10**9),
-    tokens_out=st.integers(0, 10**9),
+    **dict.fromkeys(("tokens_in", "tokens_out"), st.integers(0, 10**9)),
     knowledge_changes=st.lists(st.builds(KnowledgeChange, JSON_TEXT, JSON_TEXT, JSON_TEXT, MOMENTS), max_size=2).map(
         tuple
     ),
-    continues=st.none() | JSON_TEXT,
     extra=st.none()
     | st.dictionaries(
         st.sampled_from(("branch", "worktree", "x-y")),
