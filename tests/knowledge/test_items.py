@@ -34,20 +34,13 @@ JWT = "change of plan: no AppRole login in Vault after all, we use the JWT login
 BACK = "scrap the JWT login in Vault, we go back to the AppRole login"
 
 FIRST = (
-    "and backups?",
-    f"{PROPOSAL} OK?",
-    "Yes, with one change: 30 copies.",
-    "Set up that way.",
-    "where do secrets live?",
-    VAULT,
-    "yes please",
-    "Done.",
-    RULE,
-    "Understood, noted.",
-    BERTH,
-    "OK, I'll keep that in mind.",
-    "how does the export work?",
-    "It writes a CSV file.",
+    *("and backups?", f"{PROPOSAL} OK?"),
+    *("Yes, with one change: 30 copies.", "Set up that way."),
+    *("where do secrets live?", VAULT),
+    *("yes please", "Done."),
+    *(RULE, "Understood, noted."),
+    *(BERTH, "OK, I'll keep that in mind."),
+    *("how does the export work?", "It writes a CSV file."),
 )
 SECOND = (JWT, "OK, Vault uses JWT login now.", "what is next?", "The export.", BERTH_DONE, "Good to hear.")
 
