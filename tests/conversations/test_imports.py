@@ -228,10 +228,11 @@ def arriving(content: str, turn_id: str | None = None, role: Role = "user") -> t
     return role, content_sha(content), turn_id
 
 
-def test_nth_counts_the_earlier_identical_turns() -> None:
+def test_nth_counts_the_earlier_identical_turns_and_lone_surrogates_have_a_hash_too() -> None:
     keys = keys_of([turn(1, "user", "continue"), turn(2, "agent", "ok"), turn(3, "user", "continue")])
     assert [key.nth for key in keys] == [0, 0, 1]
     assert keys_of([turn(4, "user", "continue")], counts_of(keys))[0].nth == 2
+    assert content_sha("\ud800") != content_sha("?")
 
 
 @given(sequences)
@@ -261,13 +262,10 @@ def with_id(content: str, turn_id: str, role: Role = "user") -> tuple[Role, str,
     return role, content_sha(content), turn_id
 
 
-def test_a_turn_recorded_without_an_id_takes_the_first_that_fits() -> None:
+def test_a_turn_recorded_without_an_id_takes_the_first_that_fits_and_nothing_is_new_twice() -> None:
     keys = keys_of([turn(1, "user", "ok"), turn(2, "agent", "fine"), turn(3, "user", "ok", "b")])
     done = sort_out(known(keys), [with_id("ok", "a"), with_id("ok", "b"), with_id("ok", "c")])
     assert done == ([2], [(1, "a")])
-
-
-def test_what_another_session_recorded_and_what_comes_twice_is_not_new() -> None:
     new, _ = sort_out(known([], frozenset("a")), [with_id("x", "a"), with_id("x", "b"), with_id("x", "b")])
     assert new == [1]
 
@@ -290,7 +288,3 @@ def test_in_two_parts_or_in_one_the_same_turns_are_new(
     later += keys_of([turn(99, said[at][0], said[at][1], str(at + 1)) for at in first], counts_of(recorded))
     second, _ = sort_out(known(later), arriving[5:])
     assert [*first, *(at + 5 for at in second)] == whole
-
-
-def test_lone_surrogates_have_a_hash_too() -> None:
-    assert content_sha("\ud800") != content_sha("?")

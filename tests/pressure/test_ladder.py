@@ -67,14 +67,11 @@ def actions(scored: list[Scored], target: int) -> dict[str, str]:
     return {decision.chunk.id: decision.action for decision in compact(scored, target)}
 
 
-def test_curation_drops_what_is_at_or_below_the_cutoff() -> None:
+def test_curation_drops_what_is_at_or_below_the_cutoff_the_lowest_scores_first_and_no_more_than_it_must() -> None:
     decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()])}
     assert decided["c1"] == "drop"
     assert decided["c2"] == "keep"
     assert all(decided[f"c{number}"] == "keep" for number in range(90, 95))
-
-
-def test_curation_takes_the_lowest_scores_and_no_more_than_it_must() -> None:
     decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.2), chunk(2, 0.1), *tail()], target=1500)}
     assert (decided["c1"], decided["c2"]) == ("keep", "drop")
 
@@ -92,10 +89,7 @@ def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped()
     guarded = [chunk(1, 0, important=True), chunk(2, 0), chunk(3, 0, system=True), chunk(4, 0, immune=4)]
     assert all(d.action == "keep" for d in curate([*guarded, *tail()], "c2"))
     assert "drop" not in {d.action for d in compact([*guarded, *tail()], 0, "c2")}
-
-
-def test_immunity_ends_with_its_exchange() -> None:
-    assert curate([chunk(4, 0, immune=3), *tail()])[0].action == "drop"
+    assert curate([chunk(4, 0, immune=3), *tail()])[0].action == "drop", "immunity ends with its exchange"
 
 
 def test_compaction_goes_step_by_step_and_no_further_than_it_must() -> None:

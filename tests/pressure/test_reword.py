@@ -202,13 +202,9 @@ TALK: list[Message] = [
 ]
 
 
-def test_what_is_whole_is_the_very_message_that_was_given() -> None:
+def test_what_is_whole_is_the_very_message_that_was_given_and_equal_ones_are_the_turns_in_their_order() -> None:
     turns, chunks = heard(TALK)
     assert all(one is two for one, two in zip(rendered(TALK, turns, chunks), TALK, strict=True))
-
-
-def test_equal_messages_are_the_turns_in_their_order() -> None:
-    turns, chunks = heard(TALK)
     assert known(TALK, turns, chunks, {}) == [1, 2, 3, 4]
     assert known([*TALK, {"role": "user", "content": "ok"}], turns, chunks, {}) == [1, 2, 3, 4, None]
     assert known(TALK[2:], turns, chunks, {}) == [3, 4]

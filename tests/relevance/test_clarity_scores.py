@@ -161,11 +161,7 @@ def test_what_does_not_fit_is_left_out_from_the_lowest_on() -> None:
     assert words(text) <= 20
     assert "thing0 " in text
     assert "thing79" not in text
-
-
-def test_without_items_there_is_no_block() -> None:
-    assert block([], words) == ("", [])
-    assert block([BlockItem("x", 1)], words, most=3) == ("", [])
+    assert block(shown, words, most=3) == block([], words) == ("", [])
 
 
 def test_anchored_items_come_first_and_all_of_them_by_their_names_alone_if_need_be() -> None:

@@ -111,11 +111,8 @@ def test_paraphrases_and_longer_words_are_not(text: str) -> None:
     assert not request(FACT).find(text)
 
 
-def test_scripts_without_spaces_are_found_inside_a_sentence() -> None:
+def test_scripts_without_spaces_are_found_inside_a_sentence_and_a_mark_is_never_part_of_a_run() -> None:
     assert request("東京の金庫").clean("彼は東京の金庫に住む") == f"彼は{MARK}に住む"
-
-
-def test_a_mark_is_never_part_of_a_run() -> None:
     assert not request("one forgotten two").find(f"one {MARK} two")
     assert not request("one two").find(f"one {MARK} two")
 
