@@ -27,6 +27,16 @@ def setting(default: Any, description: str, **limits: float) -> Any:
     return Field(default, description=description, **limits)  # type: ignore[call-overload]
 
 
+def is_schedule(value: str) -> bool:
+    """Returns whether a text is a cron expression of five fields that matches some time."""
+    from cronsim import CronSim, CronSimError  # most workspaces have the default, which is not checked
+
+    try:
+        return len(value.split()) == 5 and bool(next(CronSim(value, datetime(2000, 1, 1, tzinfo=UTC))))
+    except (CronSimError, StopIteration):
+        return False
+
+
 class ContextCompiler(Section):
     """How a context's token budget is divided."""
 
@@ -79,17 +89,10 @@ class Lifecycle(Section):
     @field_validator("condensation_schedule", "pruning_schedule", "monthly_schedule")
     @classmethod
     def _check_schedule(cls, value: str | None) -> str | None:
-        if value is not None:
-            from cronsim import CronSim, CronSimError  # most workspaces have the default, which is not checked
-
-            try:
-                if len(value.split()) != 5:
-                    raise CronSimError("wrong number of fields")
-                next(CronSim(value, datetime(2000, 1, 1, tzinfo=UTC)))
-            except (CronSimError, StopIteration):
-                raise PydanticCustomError(
-                    "schedule", "must be a cron expression of five fields that matches, such as 0 23 * * *"
-                ) from None
+        if value is not None and not is_schedule(value):
+            raise PydanticCustomError(
+                "schedule", "must be a cron expression of five fields that matches, such as 0 23 * * *"
+            )
         return value
 
 

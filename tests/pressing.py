@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.app import open_memory
+from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import NewTurn, Observed, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Role, Turn
@@ -17,6 +17,7 @@ from mcp_server.relevance.chunks import LiveChunk
 from tests.conftest import KEYWORDS_ONLY
 
 ASKS = Caller(explicit_sessions=True)
+USER = Caller(source="cli")
 SUBJECTS = (
     "The stone oven in the bakery cracks at three hundred degrees and the rye bread burns",
     "The sailing boat Galeb needs a winter berth in Split harbour and a new mainsail",
@@ -32,6 +33,10 @@ def limited(tokens: int, **knobs: object) -> dict[str, str]:
     """An environment with a small live context."""
     given = {"LIMIT_TOKENS": tokens, **{name.upper(): value for name, value in knobs.items()}}
     return {**KEYWORDS_ONLY, **{f"CONTEXT_MANAGER_CONTEXT__{name}": str(value) for name, value in given.items()}}
+
+
+SMALL = limited(1000, auto_recover=0)
+"""Conversations hold 1,000 tokens, and nothing comes back by itself."""
 
 
 def talk(turns: int, length: int = 3) -> list[NewTurn]:
@@ -52,6 +57,15 @@ def errand(number: int) -> str:
     """What is said of one of the errands: some 75 tokens."""
     about = ERRANDS[number % 3]
     return f"Part {number}: {about}. " + f"Much was done to {about} on day {number}. " * 5
+
+
+async def grow(memory: Memory, session: str = "s", turns: int = 12) -> list[str]:
+    """A conversation about the errands that `SMALL` compacts on its way; what was said, turn by turn."""
+    said = [errand(number) for number in range(1, turns + 1)]
+    for content in said:
+        await observe(memory, NewTurn("user", content, session, delivery="replace"), USER)
+        await catch_up(memory)
+    return said
 
 
 async def hold(memory: Memory, turns: list[NewTurn]) -> list[Observed]:

@@ -34,7 +34,6 @@ MOST_TOKENS = 10**12
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
-
 RETRIED = timedelta(hours=1)
 """A message with a time that is later than that of an equal last message by more than this is another message."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -352,12 +352,16 @@ async def close_idle(memory: Memory) -> list[str]:
     return ended
 
 
-async def ended_long_ago(memory: Memory) -> frozenset[str]:
-    """Returns the closed sessions without a turn for `context.recoverable_for_days` days, after which cold records
-    expire. Other entries of these sessions in the state can be removed."""
+async def forget_old(memory: Memory, places: Iterable[tuple[str, str]]) -> None:
+    """Removes the entries of closed sessions without a turn for `context.recoverable_for_days` days, after which cold
+    records expire. `places` are namespaces of the state, each with the beginning of its keys before the session."""
     oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
     rows = await memory.state.sessions()
-    return frozenset(row.session for row in rows if row.status == "closed" and row.last_arrival < oldest)
+    old = [row.session for row in rows if row.status == "closed" and row.last_arrival < oldest]
+    for namespace, before in places if old else ():
+        gone = {f"{before}{session}" for session in old}.intersection(await memory.state.keys_of(namespace))
+        if gone:
+            await memory.state.remove(namespace, *sorted(gone))
 
 
 def is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:

@@ -29,9 +29,10 @@ from mcp_server.memory import Memory
 from mcp_server.pressure import cold
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance import clarity
+from mcp_server.storage import topics as activations
 from mcp_server.storage.checkpoint_files import FOLDER
 from mcp_server.storage.values import Change, Listener
-from mcp_server.topics import listing
+from mcp_server.topics import gate_log
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,12 @@ REST = 3.0
 """The pause after reading conversations in this process, as a multiple of the time that it took, so that calls are not
 delayed."""
 
+
+OF_SESSIONS = (
+    *((clarity.NAMESPACE, f"{kind}:") for kind in (clarity.STATE, clarity.PRUNED)),
+    *((namespace, "") for namespace in (notes.NAMESPACE, activations.ACTIVE, gate_log.NAMESPACE)),
+)
+"""What the state has of a session and can drop long after its end: its counts, notes and topics."""
 
 READ_IN_A_STEP = 64
 """Passages that the recognizer's network reads without a pause, which takes one or two seconds."""
@@ -89,9 +96,7 @@ async def keep_house(memory: Memory) -> None:
     await windows.forget_old(memory)
     await cold.expire(memory)
     await checkpoint.sweep(memory)
-    await clarity.forget_old(memory)
-    await notes.forget_old(memory)
-    await listing.forget_old(memory)
+    await sessions.forget_old(memory, OF_SESSIONS)
     await metered.enter_embeddings(memory)
     await sessions.close_idle(memory)  # comes last, because it raises if a transcript is broken
 

@@ -23,15 +23,7 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.duplicates import NEGATIONS, is_duplicate
-from mcp_server.knowledge.extractors import (
-    ENTRY_POINTS,
-    ITEMS,
-    REGISTRY,
-    Context,
-    Extractor,
-    context_of,
-    part_of,
-)
+from mcp_server.knowledge.extractors import ENTRY_POINTS, ITEMS, REGISTRY, Context, Extractor, context_of, part_of
 from mcp_server.knowledge.notes import MAX_ITEMS, TAIL, from_dict, settled_items
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
@@ -203,7 +195,6 @@ def _added(one: Any, window: Window) -> Item:
 
 log = logging.getLogger(__name__)
 
-
 LIVE_BYTES = 5_000_000
 """`derive_live` does not read a transcript of more bytes: reading one takes up to 20 times its size in memory."""
 
@@ -295,7 +286,7 @@ def _end_of(memory: Memory, path: str | None) -> list[Turn]:
     return [turn for turn in turns if is_real(turn)][-TAIL:]
 
 
-async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
+async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line]) -> tuple[Line, ...]:
     """Returns the lines of an open conversation's last transcript, for items whose exchange is over (`settled_items`).
     The notes of a long conversation lack the oldest items: their lines are taken from `before`, the earlier result. A
     transcript over LIVE_BYTES is read only when the conversation ends."""

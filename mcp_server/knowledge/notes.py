@@ -267,15 +267,14 @@ NAMESPACE = "checkpoint"
 """Namespace of the state: session → its notes."""
 
 
-async def notes_of(memory: Memory, session: str, until: int | None = None) -> Noted:
-    """Returns the notes of a session as of its last turn, or of turn number `until`. Raises NotFound."""
+async def notes_of(memory: Memory, session: str) -> Noted:
+    """Returns the notes of a session as of its last turn. Raises NotFound."""
     row = await sessions.require(memory, session)
-    last = row.turns if until is None else min(until, row.turns)
     before = from_dict(await memory.state.get(NAMESPACE, row.session))
-    if before.turn == last:
+    if before.turn == row.turns:
         return before
-    turns = [turn for turn in await run_sync(sessions.read_turns, memory, row.path) if turn.number <= last]
-    start = Noted() if before.turn > last else before
+    turns = [turn for turn in await run_sync(sessions.read_turns, memory, row.path) if turn.number <= row.turns]
+    start = Noted() if before.turn > row.turns else before
     return await run_sync(noted, turns, memory.recognizer(), start)
 
 
@@ -312,12 +311,3 @@ async def learn(memory: Memory, session: str, review: Review) -> None:
 async def forget(memory: Memory, session: str) -> None:
     """Drops the notes of a session whose transcript was rewritten. They are computed again when they are needed."""
     await memory.state.remove(NAMESPACE, session)
-
-
-async def forget_old(memory: Memory) -> int:
-    """Drops the notes of sessions that ended long ago, and returns the number of dropped notes."""
-    kept = await memory.state.keys_of(NAMESPACE)
-    old = sorted(set(kept) & await sessions.ended_long_ago(memory)) if kept else []
-    if old:
-        await memory.state.remove(NAMESPACE, *old)
-    return len(old)

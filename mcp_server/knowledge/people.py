@@ -63,7 +63,6 @@ _UNSURE = re.compile(
     re.IGNORECASE,
 )
 
-
 _OTHER = (
     r"(?:(?:I|we)(?:['’](?:m|ve|d|ll|re)| am| are| was| want| need| would| will| feel| prefer| hate| dislike| love)"
     r"|it|that|then|please|you)\b"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -142,45 +142,7 @@ def _kept(things: Sequence[Fated]) -> list[str]:
     return [f"keep: {'; '.join(said)}"] if said else []
 
 
-# ---------------------------------------------------------------- unused files
-
-
-@dataclass(frozen=True, slots=True)
-class KnowledgeFile:
-    """The inputs of the decision about a file. `days` is its age, `unchanged` the days since its bytes changed,
-    `unread` the days since it was last read (None: never); `spared` is a reason why it must stay, if there is one."""
-
-    path: str
-    days: int
-    unchanged: int
-    references: int
-    unread: int | None = None
-    spared: str = ""
-
-
-def score(days: int, references: int) -> float:
-    """Returns the score of a file that is `days` old and was read or recovered `references` times."""
-    return math.exp(-DECAY_PER_DAY * days) * (references + 1)
-
-
-def decide(files: Iterable[KnowledgeFile]) -> list[Fated]:
-    """Returns a decision for every file, the lowest score first; files of one score are sorted by path."""
-    return [_fate(file) for file in sorted(files, key=lambda one: (score(one.days, one.references), one.path))]
-
-
-def _fate(file: KnowledgeFile) -> Fated:
-    total = score(file.days, file.references)
-    age = f"{file.days} days old, {counted(file.references, 'reference')}"
-    kept = file.spared or never(file.path)
-    if not kept and (total >= LEAST_SCORE or file.days <= LEAST_DAYS):
-        kept = f"still of use: {age}"
-    if not kept and file.unchanged <= LEAST_DAYS:
-        kept = "changed on disk lately"
-    if not kept and file.unread is not None and file.unread <= LEAST_DAYS:
-        kept = "read lately"
-    if kept:
-        return Fated(file.path, file.path, "keep", kept)
-    return Fated(file.path, file.path, "gone", f"{age}: {total:.4f} points, under {LEAST_SCORE:g}")
+# ---------------------------------------------------------------- named files and old journals
 
 
 def never(path: str) -> str:
@@ -188,15 +150,6 @@ def never(path: str) -> str:
     if path.startswith(NEVER):
         return "identity and core memory are never archived"
     return "an index" if path.rsplit("/", 1)[-1].startswith("_") else ""
-
-
-_PATH = re.compile(r"[\w./-]+\.md\b")
-
-COMMITS = 100_000
-"""Maximum number of commits that are searched for the last commit of each file."""
-
-
-# ---------------------------------------------------------------- named files and old journals
 
 
 def journal_days(memory: Memory) -> dict[str, date]:
@@ -353,9 +306,14 @@ def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
 
 # ---------------------------------------------------------------- unused files
 
+_PATH = re.compile(r"[\w./-]+\.md\b")
+
+COMMITS = 100_000
+"""Maximum number of commits that are searched for the last commit of each file."""
+
 
 async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
-    """Moves unused knowledge files to `archive/` (`score`). Moves none before the log of reads covers LEAST_DAYS."""
+    """Moves unused knowledge files to `archive/`. Moves none before the log of reads covers LEAST_DAYS."""
     since = await memory.state.access_since()
     covered = (memory.clock() - since).days if since else 0
     if covered < LEAST_DAYS:
@@ -377,8 +335,8 @@ async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
 
 
 def _decided(memory: Memory, counts: Mapping[str, int], last: Mapping[str, datetime]) -> list[Fated]:
-    """Returns a decision for every readable knowledge file. `counts` says how often a file was read or recovered,
-    `last` when it was read last."""
+    """Returns a decision for every readable knowledge file, the lowest score first; files of one score are sorted by
+    path. `counts` says how often a file was read or recovered, `last` when it was read last."""
     now = memory.clock()
     changed = dict(_knowledge(memory))
     texts = {path: text for path in changed if (text := memory.files.readable(path)) is not None}
@@ -388,17 +346,22 @@ def _decided(memory: Memory, counts: Mapping[str, int], last: Mapping[str, datet
     def days(at: datetime) -> int:
         return max(0, (now - at).days)
 
-    return decide(
-        KnowledgeFile(
-            path,
-            days=days(_updated(path, text) or commits.get(path) or changed[path]),
-            unchanged=days(changed[path]),
-            references=counts.get(path, 0),
-            unread=days(last[path]) if path in last else None,
-            spared="anchored" if path in anchored else "linked from another file" if path in linked_to else "",
-        )
-        for path, text in texts.items()
-    )
+    def decided(path: str) -> tuple[float, str, Fated]:
+        age = days(_updated(path, texts[path]) or commits.get(path) or changed[path])
+        references = counts.get(path, 0)
+        score = math.exp(-DECAY_PER_DAY * age) * (references + 1)
+        used = f"{age} days old, {counted(references, 'reference')}"
+        kept = "anchored" if path in anchored else "linked from another file" if path in linked_to else never(path)
+        if not kept and (score >= LEAST_SCORE or age <= LEAST_DAYS):
+            kept = f"still of use: {used}"
+        if not kept and days(changed[path]) <= LEAST_DAYS:
+            kept = "changed on disk lately"
+        if not kept and path in last and days(last[path]) <= LEAST_DAYS:
+            kept = "read lately"
+        why = kept or f"{used}: {score:.4f} points, under {LEAST_SCORE:g}"
+        return score, path, Fated(path, path, "keep" if kept else "gone", why)
+
+    return [fate for _, _, fate in sorted(map(decided, texts))]
 
 
 def anchored_files(memory: Memory) -> frozenset[str]:

@@ -202,7 +202,7 @@ def runs_of(text: str, longest: int) -> list[str]:
     return runs
 
 
-def _says(text: str, telling: Container[str] = ()) -> tuple[bool, int]:
+def _says(text: str, telling: Container[str]) -> tuple[bool, int]:
     """Returns a sort key for the information in a run of sentences: its content words, weighted. A row of a table ranks
     lowest. Words in sentences with a cue in `telling` count `TELLS` times."""
     told = [part for part in sentences(text) if any(cue in telling for cue in cues(part))]

@@ -262,7 +262,6 @@ HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")  # kinds of 
 ADVISED = "advised"  # namespace of the state: session → the phase of the last advice with a prompt
 MOST_WITH_PROMPT, MOST_TOKENS = 3, 150  # recommendations and tokens of advice that comes with a prompt
 
-
 Contents = Mapping[str, Sequence[str]]  # path of a file → the texts that tools returned of it
 
 

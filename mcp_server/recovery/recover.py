@@ -16,7 +16,6 @@ anything is written, the present content is kept, so that every recovery can be 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY, is_for_own_hand
 from mcp_server.text.entries import ENTRY, entry_id
-from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.text.redaction import secrets
 from mcp_server.text.transcript_head import file_id
 
@@ -145,7 +144,7 @@ async def _chunk(memory: Memory, number: str, apply: bool) -> Recovery:
         planned = await recover_chunk(memory, number, dry_run=False)
     added = f"{'+' if planned.tokens_added else ''}{planned.tokens_added:,} tokens in the live context"
     notes = (_about(record), *([planned.note] if planned.note else []), *([added] if planned.tokens_added else []))
-    diff = _diff(_Edit(f"session {record.session_id}, turn {record.turn}", record.shown, record.content))
+    diff = difference(record.shown, record.content, f"session {record.session_id}, turn {record.turn}")
     return Recovery(number, "cold", (), diff, apply, undo, notes, record.content)
 
 
@@ -154,7 +153,7 @@ async def _chunk_again(memory: Memory, what: str, record: ColdRecord, apply: boo
     if apply:
         await go_cold_again(memory, record)
     where = "cold storage" if record.form == "cold" else f"its place as {record.form}"
-    diff = _diff(_Edit(f"session {record.session_id}, turn {record.turn}", record.content, record.shown))
+    diff = difference(record.content, record.shown, f"session {record.session_id}, turn {record.turn}")
     notes = (f"{record.chunk_id} {'went' if apply else 'would go'} back to {where}", _about(record))
     return Recovery(what, "replaced", (), diff or "-", apply, record.chunk_id if apply else None, notes, "")
 
@@ -201,14 +200,8 @@ def _apply(memory: Memory, what: str, caller: Caller) -> Recovery:
 
 
 def _recovery(what: str, plan: _Plan, undo: str | None = None) -> Recovery:
-    diff = "\n".join(_diff(edit) for edit in plan.edits)
+    diff = "\n".join(difference(edit.before, edit.after, edit.path) for edit in plan.edits)
     return Recovery(what, plan.kind, tuple(edit.path for edit in plan.edits), diff, undo is not None, undo, plan.notes)
-
-
-def _diff(edit: _Edit) -> str:
-    before, after = edit.before or "", edit.after or ""
-    old, new = (edit.path if text is not None else "/dev/null" for text in (edit.before, edit.after))
-    return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, n=1, lineterm=""))
 
 
 # ------------------------------------------------------------ planning

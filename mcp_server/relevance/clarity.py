@@ -329,17 +329,6 @@ async def forget(memory: Memory, session: str) -> None:
     await memory.state.remove(NAMESPACE, f"{STATE}:{session}", f"{PRUNED}:{session}")
 
 
-async def forget_old(memory: Memory) -> int:
-    """Deletes the counts of sessions that ended long ago; returns how many. They can be counted again from the
-    transcripts."""
-    kept = {key: key.removeprefix(STATE).removeprefix(PRUNED)[1:] for key in await memory.state.keys_of(NAMESPACE)}
-    ended = await sessions.ended_long_ago(memory) if kept else frozenset()
-    old = [key for key, session in kept.items() if session in ended]
-    if old:
-        await memory.state.remove(NAMESPACE, *old)
-    return len({kept[key] for key in old})
-
-
 def stats_of(found: ScoredItems) -> dict[str, Any]:
     """Returns how many items there are, by category and by verdict."""
     counts, judged = found.counts, found.verdicts

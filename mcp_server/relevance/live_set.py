@@ -192,7 +192,7 @@ async def gauges(memory: Memory, session: str, client_tokens: int | None = None)
     return gauges_of(memory, entered, client_tokens)
 
 
-def gauges_of(memory: Memory, entered: LiveSetCounts, client_tokens: int | None = None) -> Gauges:
+def gauges_of(memory: Memory, entered: LiveSetCounts, client_tokens: int | None) -> Gauges:
     """Returns the gauges of a live set that was just read."""
     said = (client_tokens, entered.now.client, *(one.client for one in reversed(entered.earlier)))
     client = next((tokens for tokens in said if tokens is not None), None)

@@ -250,7 +250,6 @@ _SOURCE = re.compile(
 _LINKS = re.compile(rf"((?:\s*\[\[[^\[\]\n]+\]\])+)(?=\s*(?:$|{MARK}))")
 _MARKS = re.compile(rf"(?:{_LINKS.pattern})?\s*{MARK}")
 
-
 ID_LENGTH = 12
 """Characters of a session's id in a transcript's name, `HHMM-ID-NAME.md`, that are enough to distinguish two
 conversations."""

@@ -54,7 +54,6 @@ _ROLE = re.compile(
     re.MULTILINE,
 )
 
-
 _INVISIBLE = re.compile(f"[{IGNORABLE}]+")
 # Without `pathlib` or `os`: a hook without a server imports this file, and has a few milliseconds.
 with open(f"{__file__.rpartition('text')[0]}data/look_alikes.json", encoding="utf-8") as _file:  # noqa: PTH123

@@ -124,7 +124,7 @@ Lines = Mapping[tuple[Step, ...], int]
 """The line of every key and list entry, by the steps that lead to it."""
 
 
-def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any], Lines]:
+def located(text: str, where: str, first_line: int) -> tuple[dict[str, Any], Lines]:
     """Returns the fields as `load` does, and the line of every key and list entry."""
     parse = _parsed if len(text) <= CACHED else _parsed.__wrapped__
     fields, lines = parse(text, where, first_line)
@@ -316,7 +316,6 @@ class Section:
 
 _FENCE_LINE = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
 
-
 _COMMENT = re.compile(r"^[ \t]*<!--.*?-->([^\n]*)", re.MULTILINE | re.DOTALL)
 
 
@@ -428,10 +427,11 @@ def _title(written: str) -> str:
     return unclosed.rstrip() if not unclosed or unclosed[-1] in " \t" else title
 
 
-def difference(before: str, after: str, path: str) -> str:
-    """Returns the change of a file as a unified diff."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
-    return "\n".join(lines)
+def difference(before: str | None, after: str | None, path: str) -> str:
+    """Returns the change of a file as a unified diff; None stands for no file."""
+    old, new = (path if text is not None else "/dev/null" for text in (before, after))
+    was, becomes = ((text or "").splitlines() for text in (before, after))
+    return "\n".join(difflib.unified_diff(was, becomes, old, new, n=1, lineterm=""))
 
 
 def without_lines(text: str, numbers: Container[int]) -> str:

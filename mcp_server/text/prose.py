@@ -289,7 +289,6 @@ _CAMEL = re.compile(r"(?<![\w-])[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+(?![\w-])")
 
 _HYPHENATED = re.compile(r"(?<![\w-])[A-Za-z][a-z0-9]+(?:-[a-z0-9]+){1,3}(?![\w-])")
 
-
 EXTENSIONS = listed(
     """
     md txt rst json jsonl yaml yml toml ini cfg conf env csv tsv xml html css scss js jsx ts tsx mjs cjs py pyi ipynb

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 TOPICS = "topics/"
 
-
 Moment = Annotated[datetime, BeforeValidator(lambda value: moment_of_field(value) or value)]
 """A time. People may also write a day, which means the start of that day."""
 

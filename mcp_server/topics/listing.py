@@ -133,17 +133,6 @@ async def problems(memory: Memory) -> tuple[str, ...]:
     return (*topics.problems, *troubles.values())
 
 
-async def forget_old(memory: Memory) -> int:
-    """Drops the activations of sessions that ended long ago and returns how many."""
-    namespaces = activations.ACTIVE, gate_log.NAMESPACE
-    known = {session for namespace in namespaces for session in await memory.state.keys_of(namespace)}
-    old = sorted(known & await sessions.ended_long_ago(memory)) if known else []
-    if old:
-        for namespace in namespaces:
-            await memory.state.remove(namespace, *old)
-    return len(old)
-
-
 async def _troubles(memory: Memory, topics: TopicSet) -> Mapping[str, str]:
     """Returns, by topic, a sentence about the pattern that a time limit stopped. Topics whose file has changed since
     then are left out."""

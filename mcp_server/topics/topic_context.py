@@ -51,9 +51,7 @@ async def in_context(memory: Memory, session: str | None, seen: watch.Seen) -> I
     stored, exchange = current.active, current.exchanges
     living = stored.living(exchange, memory.settings.watchers.topic_ttl)
     if seen.message.text.strip():
-        judged = await watch.judge_message(
-            memory, session or "", seen.message, topics, stored, exchange, known=seen.tier1, quiet=True
-        )
+        judged = await watch.judge_message(memory, session or "", seen, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living
     return await active_context(memory, topics, stored, living)
 

@@ -14,13 +14,13 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from mcp_server.errors import Invalid
 from mcp_server.model import slugify
+from mcp_server.settings import is_schedule
 from mcp_server.text.markdown import Lines, marked_line, sections, without_comments
 from mcp_server.topics import front_matter
 from mcp_server.topics.front_matter import Checked
 from mcp_server.topics.topic import Activation, Method, Priority, Scope, Topic, Trigger
 
 LONGEST_PATTERN = 2000
-CRON_FIELDS = 5
 _LITERAL = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
 _FLAGS = "imsx"
 
@@ -143,16 +143,8 @@ class Cron(_Fields):
     @field_validator("schedule")
     @classmethod
     def _fires_at_some_time(cls, value: str) -> str:
-        from datetime import UTC, datetime
-
-        from cronsim import CronSim, CronSimError
-
-        try:
-            if len(value.split()) != CRON_FIELDS:
-                raise CronSimError("wrong number of fields")
-            next(CronSim(value, datetime(2000, 1, 1, tzinfo=UTC)))
-        except (CronSimError, StopIteration) as error:
-            raise ValueError("must be a cron expression of five fields that comes true, such as '0 8 * * *'") from error
+        if not is_schedule(value):
+            raise ValueError("must be a cron expression of five fields that comes true, such as '0 8 * * *'")
         return value
 
 

@@ -155,9 +155,7 @@ class Activated:
     troubles: tuple[Trouble, ...] = ()
 
 
-async def watch_turns(
-    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str] = ()
-) -> tuple[str, ...]:
+async def watch_turns(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
     """Judges turns that were just recorded in `row`'s session, oldest first, and returns notes for the answer.
 
     `loaded` are files that entered the client's context with the last turn. An error becomes a note and is not raised.
@@ -190,7 +188,7 @@ async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) ->
     """Judges a prompt that a client's hook reports before the turn is recorded. Returns the topics and the session's
     activations after it. The recorded turn is judged again only if an LLM took longer than a prompt can wait (the
     arithmetic gate decides until then), or if the time limit skipped a pattern."""
-    message, topics, tier1 = seen.message, seen.topics, seen.tier1
+    topics = seen.topics
     if not topics.topics:
         return topics, SessionTopics()
     current = await activations.session_topics(memory.state, session)
@@ -202,35 +200,24 @@ async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) ->
     exchange = 1 + current.exchanges
     judged = None
     with move_on_after(AHEAD_SECONDS):
-        judged = await judge_message(memory, session, message, topics, stored, exchange, known=tier1)
+        judged = await judge_message(memory, session, seen, stored, exchange)
     late = judged is None
-    found = judged or await judge_message(memory, session, message, topics, stored, exchange, known=tier1, quiet=True)
+    found = judged or await judge_message(memory, session, seen, stored, exchange, quiet=True)
 
     def change(one: Activations) -> Activations:
         one = one.fired(found.topics, exchange, ttl)
-        return one if late or tier1.skipped else one.judged_ahead(prompt)
+        return one if late or seen.tier1.skipped else one.judged_ahead(prompt)
 
     _, after = await activations.change(memory.state, session, change, waits=False)
     return topics, replace(current, active=after)
 
 
 async def judge_message(
-    memory: Memory,
-    session: str,
-    message: WatchedMessage,
-    topics: TopicSet,
-    stored: Activations,
-    exchange: int,
-    *,
-    turn: int = 0,
-    known: Tier1 | None = None,
-    quiet: bool = False,
+    memory: Memory, session: str, seen: Seen, stored: Activations, exchange: int, *, turn: int = 0, quiet: bool = False
 ) -> Activated:
     """Returns the topics that a message activates at this exchange. Corrections are for the agent's turn `turn`.
-    `known` is the result of tier 1 if the caller has it. `quiet`: calls no LLM and writes no gate log."""
-    tier1 = known
-    if tier1 is None:
-        tier1 = await run_sync(partial(first_tier, memory, topics, message, retry=True))
+    `quiet`: calls no LLM and writes no gate log."""
+    message, topics, tier1 = seen.message, seen.topics, seen.tier1
     if tier1.troubles:
         await _keep_troubles(memory, topics, tier1)
     verdicts = await judge.judge(
@@ -328,9 +315,10 @@ async def _watch_turn(
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)
     if topics.topics:
-        judged = await judge_message(
-            memory, row.session, message, topics, stored, exchange, turn=turn.number, known=known
-        )
+        if known is None:
+            known = await run_sync(partial(first_tier, memory, topics, message, retry=True))
+        seen = Seen(message, topics, known)
+        judged = await judge_message(memory, row.session, seen, stored, exchange, turn=turn.number)
     corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
     if not judged.topics and not corrected:
         return stored, judged.troubles

@@ -31,8 +31,7 @@ from mcp_server.pressure.prune import prune
 from mcp_server.relevance.chunks import Gauges
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git
-from tests.pressing import hold, talk
-from tests.small_context import SMALL, USER, grow, small_memory
+from tests.pressing import SMALL, USER, grow, hold, talk
 from tests.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
@@ -134,13 +133,10 @@ async def test_a_secret_in_the_knowledge_or_the_note_is_not_in_it(memory: Memory
     )
 
 
-# ------------------------------------------------------------ when
-
-
 async def test_one_is_made_before_the_context_is_compacted_and_holds_what_was_live(
     place: Path | str, clock: Clock
 ) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         await grow(memory)
         made = [head for head in await stored.listed(memory, "s") if head.reason == "compaction"]
         assert made
@@ -191,9 +187,6 @@ async def test_a_disk_that_refuses_a_checkpoint_stops_neither_compaction_nor_end
     assert (await observe(memory, summary, USER)).recorded
     assert (await end_session(memory, "s")).committed
     assert await stored.listed(memory) == []
-
-
-# ------------------------------------------------------------ how many
 
 
 @pytest.mark.folder_only
@@ -266,7 +259,6 @@ async def test_a_broken_file_is_passed_over_in_lists(memory: Memory) -> None:
 
 AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
 
-
 WHOLE = Checkpoint(
     id="ckp_4f0c11",
     session="ses_a1b2c3d4",
@@ -295,9 +287,7 @@ WHOLE = Checkpoint(
     state={"clarity": {"items": {}}},
 )
 
-
 TEXTS = st.lists(ANY_TEXT, max_size=3).map(tuple)
-
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | JSON_TEXT,
@@ -305,44 +295,27 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
-
 OBJECTS = st.none() | st.dictionaries(JSON_TEXT, JSON, max_size=3)
-
-
 COUNTS = st.integers(0, 10**7)
-
 
 CHECKPOINTS = st.builds(
     Checkpoint,
-    id=JSON_TEXT,
-    session=JSON_TEXT,
+    **dict.fromkeys(("id", "session", "project", "note"), JSON_TEXT),
     at=MOMENTS,
     turn=COUNTS,
-    project=JSON_TEXT,
     reason=st.sampled_from(get_args(Reason)),
-    note=JSON_TEXT,
-    thread=ANY_TEXT,
-    decisions=TEXTS,
-    replaced=TEXTS,
-    rules=TEXTS,
-    open_items=TEXTS,
-    next_step=ANY_TEXT,
-    facts=TEXTS,
+    **dict.fromkeys(("thread", "next_step"), ANY_TEXT),
+    **dict.fromkeys(
+        ("decisions", "replaced", "rules", "open_items", "facts", "files", "topics", "live", "cold"), TEXTS
+    ),
     last_tool_call=st.none() | st.builds(ToolCall, ANY_TEXT, ANY_TEXT, ANY_TEXT, TEXTS),
-    files=TEXTS,
-    topics=TEXTS,
     anchors=st.lists(
         st.builds(Anchor, ANY_TEXT, st.sampled_from(get_args(AnchorKind)), ANY_TEXT, ANY_TEXT), max_size=3
     ).map(tuple),
     gauges=st.none() | st.builds(Gauges, COUNTS, st.integers(1, 10**7), st.none() | COUNTS),
-    live=TEXTS,
-    cold=TEXTS,
-    compile_inputs=OBJECTS,
-    compiled_sha256=st.none() | JSON_TEXT,
-    knowledge_tree=st.none() | JSON_TEXT,
-    state=OBJECTS,
+    **dict.fromkeys(("compile_inputs", "state"), OBJECTS),
+    **dict.fromkeys(("compiled_sha256", "knowledge_tree"), st.none() | JSON_TEXT),
 )
-
 
 HEADINGS = set(re.findall(r"^##.*$", render(WHOLE), re.MULTILINE))
 

@@ -21,7 +21,6 @@ NOW = State(
     {"a.md": "one\ntwo\nthree\n", "gone.md": "x\ny\n", "same.md": "same\n"},
 )
 
-
 THEN = State(
     (Anchor("oven", "item", "very hot"), Anchor("flour", "item")),
     ("selling",),
@@ -47,7 +46,6 @@ def test_the_same_state_and_what_is_not_compared_change_nothing() -> None:
 
 
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "a", "\r\n"]), max_size=8).map("".join)
-
 
 STATES = st.builds(
     State,
@@ -78,15 +76,14 @@ def test_lines_that_came_minus_those_that_went_is_the_difference_in_length(befor
 
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
-
-
 SESSION, OTHER = "raw/conversations/a.md", "raw/conversations/b.md"
-
-
 MEMORY = "knowledge/memory/MEMORY.md"
-
-
 words = st.text(max_size=120)
+
+
+def passage(path: str, text: str, turn: int | None = None) -> Passage:
+    ref = f"{path}#{turn or 1}"
+    return Passage(path, ref, 0, 0, 1, 2, text, "t", "conversation" if turn else "memory", turn=turn)
 
 
 @st.composite
@@ -101,26 +98,11 @@ def inputs(draw: st.DrawFn) -> tuple[CompileInputs, dict[str, str], dict[str, Tu
     files = {MEMORY: draw(words) + "".join(said)}
     lost = draw(st.sets(st.sampled_from(sorted(known))))
     passages = [
-        Passage(
-            path,
-            f"{path}#{turn.number}",
-            0,
-            0,
-            1,
-            2,
-            turn.content[draw(st.integers(0, 9)) :],
-            "t",
-            "conversation",
-            turn=turn.number,
-        )
+        passage(path, turn.content[draw(st.integers(0, 9)) :], turn.number)
         for turn in turns
         for path in (SESSION, OTHER)
     ]
-    passages.append(
-        Passage(
-            MEMORY, f"{MEMORY}#1", 0, 0, 1, 2, draw(st.sampled_from([files[MEMORY], "not in it " * 9])), "t", "memory"
-        )
-    )
+    passages.append(passage(MEMORY, draw(st.sampled_from([files[MEMORY], "not in it " * 9]))))
     value = CompileInputs(
         message=said[-1],
         budget=1_000,
@@ -162,16 +144,8 @@ def test_what_is_referred_to_comes_back(drawn: tuple[CompileInputs, dict[str, st
 def test_long_texts_are_not_stored_and_what_is_gone_changes_the_field() -> None:
     text = "The berth in Kotor costs three hundred euros a month, from October to April."
     turn = Turn(4, "user", text, AT)
-    passage = Passage(MEMORY, f"{MEMORY}#1", 0, 0, 1, 2, text, "t", "memory")
-    value = CompileInputs(
-        text,
-        1_000,
-        AT,
-        "2026-02-16",
-        files=(SourceFile(MEMORY, text),),
-        hits=(Candidate(Hit(passage, 1.0, {})),),
-        turns=(turn,),
-    )
+    hits = (Candidate(Hit(passage(MEMORY, text), 1.0, {})),)
+    value = CompileInputs(text, 1_000, AT, "2026-02-16", files=(SourceFile(MEMORY, text),), hits=hits, turns=(turn,))
     files, turns = {MEMORY: f"before {text} after"}, {f"{SESSION}#4": turn}
     text_of, turn_of = ports(files, turns)
     referred = referring(value.to_json(), text_of, turn_of, {4: SESSION})

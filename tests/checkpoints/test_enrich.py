@@ -77,8 +77,7 @@ async def test_later_checkpoints_keep_what_was_learned_and_done_stays_done(place
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [LlmUnavailable("the day's cap is reached"), "I think it went well.", '{"drop": ["i1"]}'],
+    "answer", [LlmUnavailable("the day's cap is reached"), "I think it went well.", '{"drop": ["i1"]}']
 )
 async def test_without_a_usable_answer_the_checkpoint_stays_as_it_was(
     place: Path | str, answer: str | Exception

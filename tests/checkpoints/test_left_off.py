@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.app import open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import announced, summary
 from mcp_server.checkpoints.stored import resume
@@ -22,13 +23,11 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Role, Turn
 from tests.checkpoints.injected import INJECTED
 from tests.conftest import Clock
-from tests.small_context import USER, small_memory, words
+from tests.pressing import SMALL, USER, errand
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
 CALLER = Caller()
-
-
 DECIDED = "- use two files for the cache"
 
 
@@ -74,26 +73,17 @@ async def test_what_was_settled_since_the_compaction_is_told_with_the_newest_che
     assert f"read checkpoints/s/{made.id}.md" in shown
 
 
-async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(place: Path | str, clock: Clock) -> None:
-    async with small_memory(place, clock) as memory:
-        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery="replace")
-        for number in range(1, 12):
-            await say(memory, words(number), delivery="replace")
-        heads = await stored.listed(memory, "s")
-        assert heads
-        assert {head.reason for head in heads} == {"compaction"}
-        assert DECIDED in await text(memory)
-
-
-async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(
-    place: Path | str, clock: Clock
+@pytest.mark.parametrize("delivery", ["replace", "add"])
+async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_and_of_our_mirror_empties_nothing(
+    place: Path | str, clock: Clock, delivery: str
 ) -> None:
-    async with small_memory(place, clock) as memory:
-        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
+    async with open_memory(place, SMALL, clock=clock) as memory:
+        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery=delivery)
         for number in range(1, 12):
-            await say(memory, words(number))
-        assert await stored.listed(memory, "s")
-        assert "<!-- checkpoint" not in await text(memory)
+            await say(memory, errand(number), delivery=delivery)
+        assert {head.reason for head in await stored.listed(memory, "s")} == {"compaction"}
+        assert (DECIDED in await text(memory)) is (delivery == "replace")
+        assert ("<!-- checkpoint" in await text(memory)) is (delivery == "replace")
 
 
 async def test_resuming_makes_what_was_said_before_missing_and_what_comes_present(memory: Memory) -> None:
@@ -119,11 +109,11 @@ async def test_resuming_makes_what_was_said_before_missing_and_what_comes_presen
 
 async def test_a_budget_holds_for_what_is_resumed(memory: Memory) -> None:
     for number in range(30):
-        await say(memory, words(number + 1))
+        await say(memory, errand(number + 1))
     done = await resume(memory, "s", CALLER, budget=700)
     assert done.compiled.tokens <= 700
     assert "<!-- checkpoint" in done.compiled.text
-    assert "Part 30 " in done.compiled.text, "what was said last"
+    assert "Part 30: " in done.compiled.text, "what was said last"
 
 
 async def test_what_is_not_there_cannot_be_resumed(memory: Memory) -> None:
@@ -138,8 +128,6 @@ async def test_what_is_not_there_cannot_be_resumed(memory: Memory) -> None:
 
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
-
-
 LONG = "I'll use one SQLite file for the ledger.\n" + "It is one file and easy to copy. " * 15
 
 
@@ -152,20 +140,13 @@ def talk(*said: str) -> list[Turn]:
     return [turn(n, "agent" if n % 2 == 0 else "user", text) for n, text in enumerate(said, start=1) if text]
 
 
-def test_the_summary_says_how_it_began_and_what_was_asked_last() -> None:
+def test_the_summary_says_how_it_began_and_what_was_asked_last_each_in_few_words() -> None:
     turns = talk("My bakery needs an oven", "Which one?", "ok", "Fine.", "How hot must the oven be?", "230", "thanks")
     assert summary(turns) == "Began with: My bakery needs an oven\nLast asked: How hot must the oven be?"
-
-
-def test_a_conversation_of_one_message_has_no_last_one() -> None:
     assert summary(talk("My bakery needs an oven")) == "Began with: My bakery needs an oven"
     assert summary(talk("ok")) == "Began with: ok", "there is nothing better"
     assert summary([turn(1, "agent", "Hello")]) == ""
-
-
-def test_long_messages_are_cut() -> None:
-    said = summary(talk("oven plan " * 100, "", "flour list " * 100))
-    assert len(said) <= 400
+    assert len(summary(talk("oven plan " * 100, "", "flour list " * 100))) <= 400
 
 
 TURNS = st.lists(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.app import catch_up
+from mcp_server.app import catch_up, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.document import Checkpoint, render
@@ -31,7 +31,7 @@ from mcp_server.status.doctor import examine
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
 from tests.conftest import Clock
 from tests.gitting import git
-from tests.small_context import grow, small_memory
+from tests.pressing import SMALL, grow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
@@ -53,7 +53,8 @@ def text(memory: Memory, path: str) -> str | None:
     return memory.files.text_or_none(path)
 
 
-async def two_states(memory: Memory) -> Checkpoint:
+@pytest.fixture
+async def made(memory: Memory) -> Checkpoint:
     """A checkpoint after two turns, and another state of everything after four."""
     memory.files.write_atomic(ANA, "Ana keeps the berth.\n")
     await say(memory, "ClaraCore pays for the berth.", "Decision: Paint the hull in green.")
@@ -70,8 +71,7 @@ async def decisions(memory: Memory) -> tuple[str, ...]:
     return (await outcome_of(memory, await notes_of(memory, "s"))).decisions
 
 
-async def test_without_being_asked_for_the_knowledge_stays(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_without_being_asked_for_the_knowledge_stays(memory: Memory, made: Checkpoint) -> None:
     shown = await recover(memory, made.id, USER)
     assert shown.diff == "anchors taken away: vis\nno longer live: 2 chunks"
     assert not shown.applied
@@ -88,8 +88,7 @@ async def test_without_being_asked_for_the_knowledge_stays(memory: Memory) -> No
     assert undone.undo
 
 
-async def test_it_is_seen_as_of_then_until_the_next_message(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_it_is_seen_as_of_then_until_the_next_message(memory: Memory, made: Checkpoint) -> None:
     assert await decisions(memory) == ("Paint the hull in green.", "Sell the old mainsail.")
     await recover(memory, made.id, USER, apply=True)
     compiled = await compile_context(memory, CompileRequest(session="s"), USER)
@@ -124,14 +123,13 @@ async def test_where_the_client_keeps_its_window_later_turns_are_hidden_too(memo
 
 
 @pytest.mark.both_engines
-async def test_going_back_twice_and_forward_twice_is_as_if_nothing_was(memory: Memory) -> None:
-    first = await two_states(memory)
+async def test_going_back_twice_and_forward_twice_is_as_if_nothing_was(memory: Memory, made: Checkpoint) -> None:
     second = await make(memory, "s", "asked")
     await say(memory, "And now to Hvar.")
     now = await live(memory)
     back = await recover(memory, second.id, USER, apply=True, knowledge=True)
     assert back.undo
-    further = await recover(memory, first.id, USER, apply=True, knowledge=True)
+    further = await recover(memory, made.id, USER, apply=True, knowledge=True)
     assert further.undo
     assert (text(memory, ANA), text(memory, MARKO)) == ("Ana keeps the berth.\n", None)
     await recover(memory, further.undo, USER, apply=True)
@@ -144,7 +142,7 @@ async def test_going_back_twice_and_forward_twice_is_as_if_nothing_was(memory: M
 
 
 async def test_chunks_that_had_left_come_back_as_they_stood(place: Path | str, clock: Clock) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         await grow(memory, turns=9)
         before = await live_set(memory, "s")
         assert {"whole", "cold"} <= {chunk.form for chunk in before}
@@ -163,7 +161,7 @@ async def test_chunks_that_had_left_come_back_as_they_stood(place: Path | str, c
 
 
 async def test_a_record_that_has_expired_is_made_again_from_the_conversation(place: Path | str, clock: Clock) -> None:
-    async with small_memory(place, clock) as memory:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         said = await grow(memory, turns=9)
         made = await make(memory, "s", "asked")
         memory.cold.remove_all(memory.cold.of("s"))
@@ -220,9 +218,6 @@ async def test_a_file_with_a_secret_now_is_left_alone(memory: Memory) -> None:
     assert done.diff == "Nothing was changed."
 
 
-# ------------------------------------------------------------ a crash in the middle
-
-
 async def interrupted(memory: Memory, made: Checkpoint) -> str:
     """A recovery with knowledge that was cut off as soon as its intent was on disk; returns its undo."""
     row = await sessions.require(memory, "s")
@@ -233,8 +228,9 @@ async def interrupted(memory: Memory, made: Checkpoint) -> str:
     return own.id
 
 
-async def test_what_is_said_and_written_after_a_crash_is_not_lost_when_it_is_carried_on(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_what_is_said_and_written_after_a_crash_is_not_lost_when_it_is_carried_on(
+    memory: Memory, made: Checkpoint
+) -> None:
     undo = await interrupted(memory, made)
     assert any("interrupted" in check.detail for check in await examine(memory))
     memory.files.write_atomic(MARKO, "Marko was written to after the crash.\n")
@@ -249,15 +245,13 @@ async def test_what_is_said_and_written_after_a_crash_is_not_lost_when_it_is_car
     assert text(memory, ANA) == "Ana has left.\n"
 
 
-async def test_an_unfinished_recovery_is_finished_before_the_next_one(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_an_unfinished_recovery_is_finished_before_the_next_one(memory: Memory, made: Checkpoint) -> None:
     undo = await interrupted(memory, made)
     await recover(memory, undo, USER)
     assert text(memory, ANA) == "Ana keeps the berth.\n"
 
 
-async def test_one_whose_checkpoint_was_deleted_is_given_up(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_one_whose_checkpoint_was_deleted_is_given_up(memory: Memory, made: Checkpoint) -> None:
     await interrupted(memory, made)
     memory.files.remove(f"checkpoints/s/{made.id}.md")
     assert await finish(memory) == 0
@@ -266,8 +260,9 @@ async def test_one_whose_checkpoint_was_deleted_is_given_up(memory: Memory) -> N
 
 
 @pytest.mark.folder_only
-async def test_one_whose_knowledge_is_not_there_is_told_and_tried_again(memory: Memory, workspace: Path) -> None:
-    made = await two_states(memory)
+async def test_one_whose_knowledge_is_not_there_is_told_and_tried_again(
+    memory: Memory, workspace: Path, made: Checkpoint
+) -> None:
     await interrupted(memory, made)
     ref = workspace / ".git/refs/memory/checkpoints" / made.id
     aside = workspace / "aside"
@@ -278,14 +273,10 @@ async def test_one_whose_knowledge_is_not_there_is_told_and_tried_again(memory: 
     assert await finish(memory) == 1
 
 
-# ------------------------------------------------------------ what cannot be
-
-
 @pytest.mark.folder_only
 async def test_knowledge_that_is_not_on_this_machine_is_said_and_the_rest_comes_back(
-    memory: Memory, workspace: Path
+    memory: Memory, workspace: Path, made: Checkpoint
 ) -> None:
-    made = await two_states(memory)
     git(workspace, "update-ref", "-d", f"refs/memory/checkpoints/{made.id}")  # as a clone has it
     with pytest.raises(Unavailable, match="another machine"):
         await recover(memory, made.id, USER, apply=True, knowledge=True)
@@ -294,8 +285,7 @@ async def test_knowledge_that_is_not_on_this_machine_is_said_and_the_rest_comes_
     assert [(one.item, one.note) for one in anchors(memory)] == [("claracore", "it pays")]
 
 
-async def test_a_session_that_is_over_goes_on_from_where_it_was_wound_back_to(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_a_session_that_is_over_goes_on_from_where_it_was_wound_back_to(memory: Memory, made: Checkpoint) -> None:
     await sessions.end_session(memory, "s")
     await recover(memory, made.id, USER, apply=True)
     assert (await compile_context(memory, CompileRequest(session="s"), USER)).inputs.as_of == 2
@@ -304,16 +294,14 @@ async def test_a_session_that_is_over_goes_on_from_where_it_was_wound_back_to(me
     assert [turn.number for turn in compiled.inputs.turns] == [1, 2, 5]
 
 
-async def test_what_is_asked_wrongly_is_answered_with_what_to_do(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_what_is_asked_wrongly_is_answered_with_what_to_do(memory: Memory, made: Checkpoint) -> None:
     with pytest.raises(NotFound, match=f"did you mean '{made.id}'"):
         await recover(memory, made.id + "0", USER)
     with pytest.raises(Invalid, match="only a checkpoint can restore knowledge"):
         await recover(memory, f"{ANA}@HEAD", USER, knowledge=True)
 
 
-async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory, made: Checkpoint) -> None:
     found = {one.id: one for one in await recoverable(memory)}
     assert found[made.id].kind == "checkpoint"
     assert found[made.id].summary == "ClaraCore pays for the berth. (asked for: before the journey)"
@@ -321,18 +309,16 @@ async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory
 
 
 @pytest.mark.both_engines
-async def test_two_checkpoints_are_compared(memory: Memory) -> None:
-    first = await two_states(memory)
+async def test_two_checkpoints_are_compared(memory: Memory, made: Checkpoint) -> None:
     second = await make(memory, "s", "asked")
     assert await diff_text(memory, second.id, None) == "Nothing would change."
-    shown = await diff_text(memory, first.id, second.id)
-    assert shown == await diff_text(memory, first.id, None)
+    shown = await diff_text(memory, made.id, second.id)
+    assert shown == await diff_text(memory, made.id, None)
     assert "knowledge: 2 files, +1 −2 lines" in shown
 
 
 @pytest.mark.folder_only
-async def test_staged_changes_wait_for_their_owner(memory: Memory, workspace: Path) -> None:
-    made = await two_states(memory)
+async def test_staged_changes_wait_for_their_owner(memory: Memory, workspace: Path, made: Checkpoint) -> None:
     git(workspace, "add", ANA)
     done = await recover(memory, made.id, USER, apply=True, knowledge=True)
     assert text(memory, ANA) == "Ana keeps the berth.\n"
@@ -343,8 +329,7 @@ async def test_staged_changes_wait_for_their_owner(memory: Memory, workspace: Pa
     assert undo.state["recovery"] == {"of": made.id, "knowledge": True}
 
 
-async def test_a_checkpoint_of_the_previous_format_restores(memory: Memory) -> None:
-    made = await two_states(memory)
+async def test_a_checkpoint_of_the_previous_format_restores(memory: Memory, made: Checkpoint) -> None:
     path = f"checkpoints/s/{made.id}.md"
     memory.files.write_atomic(path, render(await stored.read(memory, made.id)))
     memory.files.remove(f".local/checkpoints/{made.id}.xz")
@@ -353,9 +338,8 @@ async def test_a_checkpoint_of_the_previous_format_restores(memory: Memory) -> N
 
 
 async def test_of_a_checkpoint_whose_part_for_programs_is_not_here_turn_and_anchors_are_restored(
-    memory: Memory,
+    memory: Memory, made: Checkpoint
 ) -> None:
-    made = await two_states(memory)
     memory.files.remove(f".local/checkpoints/{made.id}.xz")
     assert (await stored.read(memory, made.id)).decisions == made.decisions
     with pytest.raises(Unavailable, match="made on another machine"):

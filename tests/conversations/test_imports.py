@@ -133,12 +133,8 @@ async def test_turns_are_appended_to_the_open_transcript(memory: Memory) -> None
     assert (first.new_turns, more.new_turns, more.repeated_turns) == (2, 2, 2)
     assert first.path == more.path
     shown = await show_session(memory, "talk-1")
-    assert [(turn.number, turn.content) for turn in shown.turns] == [
-        (1, "hello"),
-        (2, "again"),
-        (3, "more"),
-        (4, "and more"),
-    ]
+    said = [(turn.number, turn.content) for turn in shown.turns]
+    assert said == list(enumerate(("hello", "again", "more", "and more"), 1))
     assert shown.row.status == "open"
     assert (await append_turns(memory, conversation("hello", "again"))).path is None
 
@@ -220,11 +216,7 @@ async def test_titles_models_and_names_of_projects_hold_no_secrets(memory: Memor
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-
-
 ROLES: list[Role] = ["user", "agent"]
-
-
 sequences = st.lists(st.tuples(st.sampled_from(ROLES), st.sampled_from(["continue", "ok", "done"])), max_size=12)
 
 
@@ -236,10 +228,11 @@ def arriving(content: str, turn_id: str | None = None, role: Role = "user") -> t
     return role, content_sha(content), turn_id
 
 
-def test_nth_counts_the_earlier_identical_turns() -> None:
+def test_nth_counts_the_earlier_identical_turns_and_lone_surrogates_have_a_hash_too() -> None:
     keys = keys_of([turn(1, "user", "continue"), turn(2, "agent", "ok"), turn(3, "user", "continue")])
     assert [key.nth for key in keys] == [0, 0, 1]
     assert keys_of([turn(4, "user", "continue")], counts_of(keys))[0].nth == 2
+    assert content_sha("\ud800") != content_sha("?")
 
 
 @given(sequences)
@@ -269,13 +262,10 @@ def with_id(content: str, turn_id: str, role: Role = "user") -> tuple[Role, str,
     return role, content_sha(content), turn_id
 
 
-def test_a_turn_recorded_without_an_id_takes_the_first_that_fits() -> None:
+def test_a_turn_recorded_without_an_id_takes_the_first_that_fits_and_nothing_is_new_twice() -> None:
     keys = keys_of([turn(1, "user", "ok"), turn(2, "agent", "fine"), turn(3, "user", "ok", "b")])
     done = sort_out(known(keys), [with_id("ok", "a"), with_id("ok", "b"), with_id("ok", "c")])
     assert done == ([2], [(1, "a")])
-
-
-def test_what_another_session_recorded_and_what_comes_twice_is_not_new() -> None:
     new, _ = sort_out(known([], frozenset("a")), [with_id("x", "a"), with_id("x", "b"), with_id("x", "b")])
     assert new == [1]
 
@@ -298,7 +288,3 @@ def test_in_two_parts_or_in_one_the_same_turns_are_new(
     later += keys_of([turn(99, said[at][0], said[at][1], str(at + 1)) for at in first], counts_of(recorded))
     second, _ = sort_out(known(later), arriving[5:])
     assert [*first, *(at + 5 for at in second)] == whole
-
-
-def test_lone_surrogates_have_a_hash_too() -> None:
-    assert content_sha("\ud800") != content_sha("?")

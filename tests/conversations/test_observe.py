@@ -56,18 +56,15 @@ async def test_a_retry_is_stored_once_and_two_honest_continues_twice(memory: Mem
     assert [turn.content for turn in await session_turns(memory, "s")] == ["continue", "done", "continue"]
 
 
-async def test_the_same_words_at_a_later_time_are_another_turn(memory: Memory) -> None:
+async def test_the_same_words_at_a_later_time_or_with_another_id_are_another_turn(memory: Memory) -> None:
     first = datetime(2026, 1, 1, 9, tzinfo=UTC)
     assert await said(memory, "the meter shows 4711", at=first) == 1
     assert await said(memory, "the meter shows 4711", at=first) == -1
     assert await said(memory, "the meter shows 4711", at=first + timedelta(days=31)) == 2
-
-
-async def test_the_same_turn_id_is_one_turn_even_after_others(memory: Memory) -> None:
-    assert await said(memory, "hi", turn_id="a") == 1
-    assert await said(memory, "hello", role="agent") == 2
-    assert await said(memory, "hi", turn_id="a") == -1
-    assert await said(memory, "hi", turn_id="b") == 3
+    assert await said(memory, "hi", turn_id="a") == 3
+    assert await said(memory, "hello", role="agent") == 4
+    assert await said(memory, "hi", turn_id="a") == -3
+    assert await said(memory, "hi", turn_id="b") == 5
 
 
 @pytest.mark.folder_only
@@ -94,18 +91,11 @@ async def test_a_turn_that_a_crash_cut_off_from_the_state_is_recorded_from_the_t
 
 async def test_secrets_are_gone_before_anything_is_written(memory: Memory, place: Path | str) -> None:
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    call = ToolCall(
-        f"curl {key}", f"curl -H 'Authorization: Bearer {key}'", "ok", (f"https://ana:{key}@example.org/x",)
-    )
+    files = (f"https://ana:{key}@example.org/x",)
+    call = ToolCall(f"curl {key}", f"curl -H 'Authorization: Bearer {key}'", "ok", files)
     chunk = ContextChunk("file", f"/home/{key}.py", tags=(key,), topics=(key,))
-    turn = replace(
-        NewTurn("user", f"my token is {key}", "s", tool_calls=(call,), chunks=(chunk,)),
-        name=f"bot {key}",
-        project=key,
-        model=key,
-        channel=key,
-    )
-    observed = await observe(memory, turn, ASKS)
+    turn = NewTurn("user", f"my token is {key}", "s", tool_calls=(call,), chunks=(chunk,), name=f"bot {key}")
+    observed = await observe(memory, replace(turn, project=key, model=key, channel=key), ASKS)
     assert "github-token" in observed.redacted
     assert "redacted before writing" in observed.markdown
     assert holding(place, "ghp_") == []
@@ -136,21 +126,16 @@ async def test_an_ended_conversation_is_sealed_and_committed(memory: Memory, wor
     assert memory.git.show(ended.path, "HEAD") == memory.files.read_text(ended.path)
 
 
-async def test_a_silent_session_is_closed_after_six_hours(memory: Memory, clock: Clock) -> None:
+async def test_a_silent_session_is_closed_after_six_hours_or_by_its_next_turn(memory: Memory, clock: Clock) -> None:
     await said(memory, "one")
     clock.forward(hours=5)
     assert await close_idle(memory) == []
     clock.forward(hours=2)
     assert await close_idle(memory) == ["s"]
     assert await said(memory, "two", role="agent") == 2
-    assert len((await show_session(memory, "s")).paths) == 2
-
-
-async def test_a_turn_after_a_long_silence_opens_a_continuation_by_itself(memory: Memory, clock: Clock) -> None:
-    await said(memory, "one")
     clock.forward(hours=7)
-    await said(memory, "two", role="agent")
-    assert len((await show_session(memory, "s")).paths) == 2
+    assert await said(memory, "three") == 3
+    assert len((await show_session(memory, "s")).paths) == 3
 
 
 async def test_kind_and_delivery_are_fixed_by_the_first_call_that_names_them(memory: Memory) -> None:
@@ -227,8 +212,8 @@ async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back
 
 async def test_an_odd_session_id_gets_a_safe_file_name_and_stays_itself(memory: Memory) -> None:
     await said(memory, "one", "../../etc/passwd ☂")
-    (shown,) = [(await show_session(memory, "../../etc/passwd ☂"))]
-    assert shown.paths[0].startswith("raw/conversations/2026/02/16/1845-etc-passwd-")
+    (path,) = (await show_session(memory, "../../etc/passwd ☂")).paths
+    assert path.startswith("raw/conversations/2026/02/16/1845-etc-passwd-")
     assert await said(memory, "two", "../../etc/passwd ☂", role="agent") == 2
 
 

@@ -22,6 +22,7 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, origin_key, slug_of, slugify, unused
 from mcp_server.topics.front_matter import check
+from tests.editors import saves_first
 from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
@@ -116,11 +117,6 @@ async def test_home_root_and_temporary_folders_are_no_projects(memory: Memory, t
         assert (await project_of(memory, at(folder))).key == "", folder
 
 
-async def test_a_project_can_be_named_by_an_argument(memory: Memory) -> None:
-    assert (await project_of(memory, at(None), "atlas")).key == "name:atlas"
-    assert (await project_of(memory, at(None), "global")).key == ""
-
-
 async def test_renaming_moves_the_folder_and_keeps_the_keys(memory: Memory) -> None:
     observed = await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
     memory.files.write_atomic("knowledge/projects/atlas/notes.md", "# Atlas\n")
@@ -140,15 +136,9 @@ async def test_a_page_that_somebody_saves_while_a_project_is_renamed_keeps_their
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
-    note, write = "knowledge/reference/notes.md", memory.files.write_atomic
+    note = "knowledge/reference/notes.md"
     memory.files.write_atomic(note, "See [[atlas/context]].\n")
-
-    def saved_before(path: str, text: str, *rest: object) -> None:
-        if path == note:
-            write(note, f"{memory.files.read_text(note)}One more line.\n")
-        write(path, text, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(memory.files, "write_atomic", saved_before)
+    saves_first(monkeypatch, memory.files, note, lambda text: f"{text}One more line.\n", times=9)
     assert await rename_project(memory, "atlas", "map") == "map"
     assert memory.files.read_text(note) == "See [[atlas/context]].\nOne more line.\nOne more line.\n"
     assert [one.slug for one in await list_projects(memory)] == ["map"]
@@ -248,20 +238,19 @@ def test_a_remote_that_is_a_folder_names_no_project(url: str) -> None:
     assert origin_key(url) is None
 
 
-def test_an_argument_is_a_key_or_a_name() -> None:
+async def test_an_argument_is_a_key_or_a_name(memory: Memory) -> None:
+    assert (await project_of(memory, at(None), "atlas")).key == "name:atlas"
+    assert (await project_of(memory, at(None), "global")).key == ""
     assert argument_key("git:github.com/a/b") == "git:github.com/a/b"
     assert argument_key(" atlas ") == "name:atlas"
     assert argument_key("global") == argument_key("") == ""
 
 
-def test_a_slug_is_the_last_part_of_the_key() -> None:
+def test_a_slug_is_the_last_part_of_the_key_with_a_number_if_it_is_taken() -> None:
     assert slug_of("git:github.com/Ada/Analytical Engine") == "analytical-engine"
     assert slug_of("root:0123456789abcdef0123") == "0123456789ab"
     assert slug_of("name:Čačak ☂") == "cacak"
     assert slug_of("name:☂") == "project"
-
-
-def test_a_taken_slug_gets_a_number() -> None:
     assert unused("engine", frozenset({"engine", "engine-2"})) == "engine-3"
 
 

@@ -41,11 +41,8 @@ async def test_a_path_may_name_lines_as_search_results_do(memory: Memory) -> Non
     assert (await read(memory, f"{PATH}:7")).text == "line 7"
 
 
-async def test_a_folder_is_listed(memory: Memory) -> None:
+async def test_a_folder_is_listed_and_the_uri_of_a_resource_is_a_path(memory: Memory) -> None:
     assert MEMORY in (await read(memory, "knowledge/memory")).text
-
-
-async def test_the_uri_of_a_resource_is_a_path(memory: Memory) -> None:
     assert (await read(memory, f"memory://{MEMORY}")).path == MEMORY
 
 
@@ -71,13 +68,10 @@ async def test_lines_that_do_not_exist(memory: Memory) -> None:
             await read(memory, PATH, start, end)
 
 
-async def test_what_is_not_the_workspaces_is_refused(memory: Memory) -> None:
+async def test_what_is_not_the_workspaces_or_no_text_is_refused(memory: Memory) -> None:
     for path in ("../x", "/etc/passwd", ".local/state.db", ".git/config", "", "a\0b", "./.local/x", "CON"):
         with pytest.raises(Refused):
             await read(memory, path)
-
-
-async def test_a_binary_file_is_no_text(memory: Memory) -> None:
     memory.files.write_bytes_atomic("attachments/x.bin", b"\0\1\2")
     with pytest.raises(Invalid, match="binary"):
         await read(memory, "attachments/x.bin")

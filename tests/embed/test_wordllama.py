@@ -116,6 +116,12 @@ def embedder_at(served: Endpoint, dimensions: int = 26) -> OpenAIEmbedder:
     return OpenAIEmbedder(Wanted("openai", MODEL, dimensions, served.url))
 
 
+def embedding_at(served: Endpoint, **more: str) -> dict[str, str]:
+    """An environment whose embedder is at the endpoint."""
+    given = {"EMBEDDER": "openai", "EMBEDDING_MODEL": MODEL, "EMBEDDING_DIMENSIONS": "26", "EMBEDDING_URL": served.url}
+    return {f"CONTEXT_MANAGER_SEARCH__{name}": value for name, value in (given | more).items()}
+
+
 def test_vectors_come_back_in_the_order_of_the_texts() -> None:
     """The endpoint gives them backwards, each with its index."""
     with endpoint(Reply()) as served:
@@ -149,13 +155,7 @@ def test_an_endpoint_that_gives_none_is_explained(reply: Reply, said: str) -> No
 
 async def test_a_memory_is_searched_with_it_and_by_keywords_when_it_is_gone(workspace: Path) -> None:
     with endpoint(Reply()) as served:
-        environ = {
-            "CONTEXT_MANAGER_SEARCH__EMBEDDER": "openai",
-            "CONTEXT_MANAGER_SEARCH__EMBEDDING_MODEL": MODEL,
-            "CONTEXT_MANAGER_SEARCH__EMBEDDING_DIMENSIONS": "26",
-            "CONTEXT_MANAGER_SEARCH__EMBEDDING_URL": served.url,
-        }
-        async with open_memory(workspace, environ) as memory:
+        async with open_memory(workspace, embedding_at(served)) as memory:
             await observe(memory, NewTurn("user", "Our oven is a Vesuvio", session="s"), Caller())
             await catch_up(memory)
             near = await search(memory, SearchRequest("Vesuvio sooner or never", mode="vector"))
@@ -192,9 +192,7 @@ def test_vectors_of_another_model_or_length_are_another_index() -> None:
 
 async def test_what_it_cost_is_in_the_book_and_no_cap_is_touched(workspace: Path) -> None:
     with endpoint(Reply()) as served:
-        given = {"EMBEDDER": "openai", "EMBEDDING_MODEL": MODEL, "EMBEDDING_DIMENSIONS": "26", "EMBEDDING_PRICE": "20"}
-        environ = {f"CONTEXT_MANAGER_SEARCH__{name}": value for name, value in given.items()}
-        environ |= {"CONTEXT_MANAGER_SEARCH__EMBEDDING_URL": served.url, "OPENAI_API_KEY": "not-a-secret"}
+        environ = embedding_at(served, EMBEDDING_PRICE="20") | {"OPENAI_API_KEY": "not-a-secret"}
         async with open_memory(workspace, environ) as memory:
             await observe(memory, NewTurn("user", "The winter berth is in Basel"), Caller())
             await catch_up(memory)
@@ -252,15 +250,13 @@ def test_near_texts_are_near_and_nothing_becomes_zeros(model: Path) -> None:
     assert not nothing.any()
 
 
-def test_a_wrong_length_is_explained(model: Path) -> None:
-    embedder, _ = load(Wanted("sentence-transformers", str(model), 384))
+@pytest.mark.parametrize(
+    ("folder", "dimensions", "said"), [("", 384, "embedding_dimensions: 3"), ("nowhere", 3, "cannot be loaded")]
+)
+def test_a_wrong_length_and_a_model_that_is_not_there_are_explained(
+    model: Path, folder: str, dimensions: int, said: str
+) -> None:
+    embedder, _ = load(Wanted("sentence-transformers", str(model / folder), dimensions))
     assert embedder is not None
-    with pytest.raises(Unavailable, match="embedding_dimensions: 3"):
-        embedder.embed(["car"])
-
-
-def test_a_model_that_is_not_there_is_explained(tmp_path: Path) -> None:
-    embedder, _ = load(Wanted("sentence-transformers", str(tmp_path / "nowhere"), 3))
-    assert embedder is not None
-    with pytest.raises(Unavailable, match="cannot be loaded"):
+    with pytest.raises(Unavailable, match=said):
         embedder.embed(["car"])

@@ -203,19 +203,13 @@ def held(text: str) -> list[str]:
     return [anchor.item for anchor in read_anchors(load(text, "anchors.yaml"))[0]]
 
 
-def test_a_new_file_says_what_it_is() -> None:
-    text = with_entries("", [OVEN])
-    assert text == HEADER + "anchors:\n  - {item: oven, kind: item, note: it must not burn, at: '2026-02-16'}\n"
-
-
-def test_an_entry_comes_behind_the_last_and_every_other_line_stays() -> None:
+def test_a_new_file_says_what_it_is_and_in_another_every_other_line_stays() -> None:
+    entry = "anchors:\n  - {item: oven, kind: item, note: it must not burn, at: '2026-02-16'}\n"
+    assert with_entries("", [OVEN]) == HEADER + entry
     text = with_entries(BY_HAND, [BOAT])
     assert held(text) == ["claracore", "oven", "knowledge/people/ana.md", "boat"]
     assert text.replace("  - {item: boat, kind: item}\n", "") == BY_HAND
-
-
-def test_an_entry_goes_with_its_comments_and_other_lines_stay() -> None:
-    assert without_entries(BY_HAND, [0, 2]) == (
+    assert without_entries(BY_HAND, [0, 2]) == (  # an entry goes with its comments
         "# My anchors. Ask Ana before you change them.\n\nanchors:   # what stays\n  # the engine\n"
         "  - oven\n  # files below\n"
     )

@@ -23,7 +23,7 @@ from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.text.entries import Source, entries
 
 SRC = "[src: 1](/raw/conversations/2026/02/16/1845-s-talk.md)"
-LATER = SRC.replace("#1", "#9")
+LATER = SRC.replace("src: 1", "src: 9")
 DAY = "2026-02-16"
 
 

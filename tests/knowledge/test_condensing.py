@@ -16,9 +16,9 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.storage.files import Files
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.conftest import Clock
+from tests.editors import saves_first
 
 pytestmark = pytest.mark.anyio
 JOURNAL = "knowledge/journal/2026-02-14.md"
@@ -107,16 +107,7 @@ async def test_memory_is_written_anew_also_while_somebody_edits_it(
     memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await said(memory, clock, DECISION, project="Atlas")
-    write = type(memory.files).write_atomic
-    saved: list[str] = []
-
-    def late(files: Files, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        if path == MEMORY and not saved:  # the editor is faster, once
-            saved.append(path)
-            write(files, path, files.read_text(path) + "- by hand\n")
-        write(files, path, text, expected, new=new)
-
-    monkeypatch.setattr(type(memory.files), "write_atomic", late)
+    saves_first(monkeypatch, memory.files, MEMORY, lambda text: f"{text}- by hand\n")
     await extract(memory)
     text = memory.files.read_text(MEMORY)
     assert "by hand" in text

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.conversations.imports import record_session
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search.search import SearchRequest, find, search
+from tests.knowledge.test_extract import talk
 
 pytestmark = pytest.mark.anyio
-START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -22,14 +20,10 @@ async def known(memory: Memory) -> Memory:
     """A conversation and what was derived from it."""
     said = (
         "Hello Bo! It is raining again, and the whole street is under water since the morning.",
-        "I adopted two kittens from the shelter in Zagreb yesterday. The paperwork was endless and dull, though.",
         "I play the cello in the city orchestra.",
+        "I adopted two kittens from the shelter in Zagreb yesterday. The paperwork was endless and dull, though.",
     )
-    turns = tuple(
-        ImportedTurn("user", text, START + timedelta(minutes=n), f"D1:{n}", "Bo" if n == 2 else "Ana")
-        for n, text in enumerate(said)
-    )
-    await record_session(memory, ImportedSession("talk-1", turns, "import:test", title="Ana and Bo"))
+    await record_session(memory, talk(*said))
     await extract(memory)
     await memory.index.refresh()
     return memory
@@ -49,10 +43,7 @@ async def test_knowledge_lifts_what_it_says_and_moves_nothing_else(memory: Memor
         "Kittens are fun, are they not?",
         "The shelter in Zagreb is a place with many dogs.",
     )
-    turns = tuple(
-        ImportedTurn("user", text, START + timedelta(minutes=n), f"D1:{n}", "Ana") for n, text in enumerate(said)
-    )
-    await record_session(memory, ImportedSession("talk-1", turns, "import:test", title="Ana and Bo"))
+    await record_session(memory, talk(*said))
     await memory.index.refresh()
     asked = SearchRequest("which kittens from the shelter in Zagreb?")
     before = {(hit.passage.turn, hit.score) for hit in (await find(memory, asked)).hits}
@@ -72,19 +63,15 @@ async def test_a_search_for_people_finds_the_line_and_says_where_it_comes_from(k
     answer = await search(known, SearchRequest("kittens", category="person"))
     (hit,) = answer.hits
     assert hit.passage.path == "knowledge/people/ana.md"
-    assert "from raw/conversations/2023/05/08/1356-talk-1-ana-and-bo.md#2" in answer.markdown
+    assert "from raw/conversations/2023/05/08/1356-talk-1-ana-and-bo.md#3" in answer.markdown
     assert "[src:" not in answer.markdown
-    assert answer.as_dict()["hits"][0]["sources"] == ["raw/conversations/2023/05/08/1356-talk-1-ana-and-bo.md#2"]
+    assert answer.as_dict()["hits"][0]["sources"] == ["raw/conversations/2023/05/08/1356-talk-1-ana-and-bo.md#3"]
 
 
-async def test_a_compiled_context_shows_a_line_without_its_mark_and_not_its_turn_beside_it(known: Memory) -> None:
+async def test_a_context_shows_a_line_without_its_mark_as_good_as_its_turn_and_not_beside_it(known: Memory) -> None:
     compiled = await compile_context(known, CompileRequest(message="who adopted kittens?", budget=1024), Caller())
     assert compiled.text.count("kittens") == 1
     assert "[src:" not in compiled.text
-
-
-async def test_old_lines_are_worth_as_much_as_the_turns_they_come_from(known: Memory) -> None:
-    compiled = await compile_context(known, CompileRequest(message="who adopted kittens?", budget=1024), Caller())
     taken = [one for one in compiled.receipt.considered if one.included and one.source == "knowledge/people/ana.md"]
     assert [one.terms["decay"] for one in taken if one.terms] == [1.0]
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_server.app import open_memory
 from mcp_server.conversations import sessions
-from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, RecordedSession, record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.forgetting.forget import forget
@@ -39,6 +39,19 @@ def talk(*said: str, session: str = "talk-1", days: int = 0) -> ImportedSession:
         for place, text in enumerate(said)
     )
     return ImportedSession(session, turns, "import:test", title="Ana and Bo")
+
+
+async def extracted(memory: Memory, said: ImportedSession) -> RecordedSession:
+    """Records a conversation and derives knowledge from it."""
+    recorded = await record_session(memory, said)
+    await extract(memory)
+    return recorded
+
+
+async def end(memory: Memory, session: str) -> None:
+    """Ends a conversation, whose items become knowledge then."""
+    await sessions.end_session(memory, session)
+    await extract_pending(memory)
 
 
 async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
@@ -77,8 +90,7 @@ async def test_a_page_that_cannot_be_read_is_named_and_left_alone_and_the_others
 
 @pytest.mark.both_engines
 async def test_doing_it_again_changes_nothing_also_after_the_state_is_lost(memory: Memory) -> None:
-    await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
-    await extract(memory)
+    await extracted(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
     before = dict(memory.files.contents("knowledge"))
     assert (await extract(memory)).known == 1
     await memory.state.remove(EXTRACTED, *await memory.state.keys_of(EXTRACTED))
@@ -122,13 +134,11 @@ async def test_a_yes_in_a_resumed_session_accepts_what_was_proposed_before_its_e
 
     await say("user", "Where should we keep the photos of the boats?")
     await say("agent", "I would keep the photos in an S3 bucket with versioning. Shall I do that?")
-    await sessions.end_session(memory, "s")
-    await extract_pending(memory)
+    await end(memory, "s")
     await say("user", "Yes, do that.")
     await say("agent", "Done: the bucket is there.")
     if ended:
-        await sessions.end_session(memory, "s")
-        await extract_pending(memory)
+        await end(memory, "s")
     else:
         await refresh(memory)
     paths = (await sessions.show_session(memory, "s")).paths
@@ -141,8 +151,7 @@ async def test_a_yes_in_a_resumed_session_accepts_what_was_proposed_before_its_e
 async def test_a_conversation_that_was_resumed_has_one_heading_in_the_journal(memory: Memory) -> None:
     for what in ("The boat stays in the north dock.", "The sails go to the loft.", "The oars get new leather."):
         await observe(memory, NewTurn("user", f"Decision: {what}", session="s"), Caller())
-        await sessions.end_session(memory, "s")
-        await extract_pending(memory)
+        await end(memory, "s")
     assert len((await sessions.show_session(memory, "s")).paths) == 3
     journal = memory.files.read_text("knowledge/journal/2026-02-16.md")
     assert [line for line in journal.splitlines() if line.startswith("## ")] == [
@@ -154,8 +163,7 @@ async def test_a_conversation_that_was_resumed_has_one_heading_in_the_journal(me
 async def test_reading_again_moves_the_lines_of_a_journal_under_todays_headings(memory: Memory) -> None:
     text = "Decision: the boat stays in the north dock."
     await observe(memory, NewTurn("user", text, session="s", project="atlas"), Caller())
-    await sessions.end_session(memory, "s")
-    await extract_pending(memory)
+    await end(memory, "s")
     path = "knowledge/journal/2026-02-16.md"
     journal = memory.files.read_text(path)
     older = journal.replace("## [[atlas/context|atlas]]", "## atlas").replace(" [src: ", " [[atlas/context]] [src: ")
@@ -204,8 +212,7 @@ async def test_hourly_means_once_an_hour(place: Path | str, clock: Clock, new_id
 
 
 async def test_what_was_forgotten_is_not_derived_again(memory: Memory) -> None:
-    await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
-    await extract(memory)
+    await extracted(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
     await forget(memory, ForgetTarget(turn="talk-1#1"))
     assert "kittens" not in memory.files.read_text(ANA)
     await extract(memory, anew=True)
@@ -237,8 +244,7 @@ async def test_a_broken_transcript_is_named_and_the_others_are_read(memory: Memo
 
 
 async def test_the_report_counts_removed_lines(memory: Memory) -> None:
-    recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
-    await extract(memory)
+    recorded = await extracted(memory, talk("I adopted two kittens yesterday.", "Great!"))
     wrong = "".join(f"- 2023-05-08: Ana mewed {what}. [src: 1](/{recorded.path})\n" for what in ("loudly", "twice"))
     memory.files.write_atomic(ANA, f"{memory.files.read_text(ANA)}{wrong}")
     await memory.state.put(EXTRACTED, recorded.path or "", "people 1; 2 turns")
@@ -270,8 +276,7 @@ async def test_what_no_file_takes_in_one_conversation_does_not_keep_the_others_f
 async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes_when_it_is_read_again(
     memory: Memory,
 ) -> None:
-    recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
-    await extract(memory)
+    recorded = await extracted(memory, talk("I adopted two kittens yesterday.", "Great!"))
     path = recorded.path or ""
     (line,) = (line for line in memory.files.read_text(ANA).split("\n") if "kittens" in line)
     misfiled = memory.files.read_text(ANA).replace("## What happened", "## About")
@@ -287,15 +292,12 @@ async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes
 
 async def test_of_a_day_that_is_archived_the_journal_goes_on_in_the_archive(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
-    await record_session(memory, talk("I sold my boat yesterday.", "Oh!", session="new", days=200))
-    await extract(memory)
+    await extracted(memory, talk("I sold my boat yesterday.", "Oh!", session="new", days=200))
     await archive_journals(memory, False)
     first = memory.files.read_text("archive/journal/2023-05-08.md")
     await extract(memory, anew=True)
     assert memory.files.read_text("archive/journal/2023-05-08.md") == first
-    late = talk("I bought an old cello from Marko in Zagreb yesterday.", "Great!", session="late")
-    await record_session(memory, late)
-    await extract(memory)
+    await extracted(memory, talk("I bought an old cello from Marko in Zagreb yesterday.", "Great!", session="late"))
     text = memory.files.read_text("archive/journal/2023-05-08.md")
     assert "kittens" in text
     assert "cello" in text

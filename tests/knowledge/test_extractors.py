@@ -68,8 +68,9 @@ def test_a_lasting_fact_about_the_user_is_on_the_users_page_and_on_no_project(sa
     assert by("facts", turns) == []
 
 
-def test_a_fact_of_which_a_part_is_about_the_user_stays_a_fact() -> None:
-    said = "The Atlas release is due on 3 June 2026. My sister is the printer."
+@pytest.mark.parametrize("more", ["", " My sister is the printer."])
+def test_a_fact_of_the_world_stays_one_if_a_part_of_it_is_about_the_user(more: str) -> None:
+    said = f"The Atlas release is due on 3 June 2026.{more}"
     turns = talk(("user", said), ("agent", "Noted."), project="atlas")
     assert [line.text for line in by("facts", turns)] == [said]
 
@@ -242,11 +243,6 @@ def test_a_lesson_is_what_says_that_it_is_one() -> None:
     assert "three hundred" in line.text
 
 
-def test_a_fact_is_of_the_world() -> None:
-    (line,) = by("facts", talk(("user", "The Atlas release is due on 3 June 2026.")))
-    assert line.text == "The Atlas release is due on 3 June 2026."
-
-
 STEPS = "1. Install certbot with snap.\n2. Run certbot --nginx for the domain.\n3. Reload nginx."
 
 
@@ -348,11 +344,6 @@ def test_a_journal_leaves_out_what_the_same_conversation_closed() -> None:
     assert not any(line.text.startswith("Open: ") for line in by("journal", said))
 
 
-def test_an_option_that_the_agent_passed_over_is_no_decision() -> None:
-    text = "Alternatives I looked at and wouldn't take: a ConfigFile, whose nested data gets ugly."
-    assert not is_worth_a_line(item("decision", text, 0.5, "agent"))
-
-
 def test_explanations_of_an_agent_that_nobody_accepted_are_no_decisions() -> None:
     answer = (
         "Here are some tips for your login:\n- **Hashing**: Use Argon2 to store passwords.\n"
@@ -390,7 +381,9 @@ def test_a_list_keeps_its_points_apart() -> None:
     assert "their codes. All three" in line.text
 
 
-def test_a_definition_is_no_decision_and_a_choice_is_one() -> None:
+def test_a_definition_and_an_option_that_was_passed_over_are_no_decisions_and_a_choice_is_one() -> None:
+    passed_over = "Alternatives I looked at and wouldn't take: a ConfigFile, whose nested data gets ugly."
+    assert not is_worth_a_line(item("decision", passed_over, 0.5, "agent"))
     definition = "A row group is a horizontal slice of a Parquet file, with its own statistics for each column."
     assert not is_worth_a_line(item("decision", definition, 0.5, "agent"))
     assert is_worth_a_line(item("decision", f"I'd keep the row groups. {definition}", 0.5, "agent"))

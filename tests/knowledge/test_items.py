@@ -34,20 +34,13 @@ JWT = "change of plan: no AppRole login in Vault after all, we use the JWT login
 BACK = "scrap the JWT login in Vault, we go back to the AppRole login"
 
 FIRST = (
-    "and backups?",
-    f"{PROPOSAL} OK?",
-    "Yes, with one change: 30 copies.",
-    "Set up that way.",
-    "where do secrets live?",
-    VAULT,
-    "yes please",
-    "Done.",
-    RULE,
-    "Understood, noted.",
-    BERTH,
-    "OK, I'll keep that in mind.",
-    "how does the export work?",
-    "It writes a CSV file.",
+    *("and backups?", f"{PROPOSAL} OK?"),
+    *("Yes, with one change: 30 copies.", "Set up that way."),
+    *("where do secrets live?", VAULT),
+    *("yes please", "Done."),
+    *(RULE, "Understood, noted."),
+    *(BERTH, "OK, I'll keep that in mind."),
+    *("how does the export work?", "It writes a CSV file."),
 )
 SECOND = (JWT, "OK, Vault uses JWT login now.", "what is next?", "The export.", BERTH_DONE, "Good to hear.")
 
@@ -61,6 +54,13 @@ async def talk(
         for n, text in enumerate((*HELLO, *said))
     )
     await record_session(memory, ImportedSession(session, turns, "import:test", title=session, project=project))
+
+
+async def extract_both(memory: Memory, clock: Clock) -> None:
+    """Two conversations; the second one settles items of the first."""
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
 
 
 def section(memory: Memory, title: str, page: str = PAGE) -> list[str]:
@@ -110,9 +110,7 @@ async def test_extracting_again_changes_no_byte_also_with_more_conversations_tha
 async def test_items_are_open_and_in_force_again_if_the_conversation_that_settled_them_is_forgotten(
     memory: Memory, clock: Clock
 ) -> None:
-    await talk(memory, clock, "first", 0, *FIRST)
-    await talk(memory, clock, "second", 2, *SECOND)
-    await extract(memory)
+    await extract_both(memory, clock)
     assert VAULT not in section(memory, "Key Decisions")
     await forget(memory, ForgetTarget(session="second"))
     assert VAULT in section(memory, "Key Decisions")
@@ -125,9 +123,7 @@ async def test_items_are_open_and_in_force_again_if_the_conversation_that_settle
 async def test_a_line_with_a_forgotten_word_stays_when_its_conversation_is_read_again(
     memory: Memory, clock: Clock
 ) -> None:
-    await talk(memory, clock, "first", 0, *FIRST)
-    await talk(memory, clock, "second", 2, *SECOND)
-    await extract(memory)
+    await extract_both(memory, clock)
     for word in ("English", "Vault"):
         await forget(memory, ForgetTarget(text=word))
     before = memory.files.read_text(PAGE)
@@ -147,9 +143,7 @@ async def test_a_line_with_a_forgotten_word_stays_when_its_conversation_is_read_
 async def test_a_line_that_was_moved_or_reworded_stays_so_and_what_it_replaced_stays_replaced(
     memory: Memory, clock: Clock, new: str | None
 ) -> None:
-    await talk(memory, clock, "first", 0, *FIRST)
-    await talk(memory, clock, "second", 2, *SECOND)
-    await extract(memory)
+    await extract_both(memory, clock)
     backup, before = section(memory, "Key Decisions")[0], section(memory, "Replaced decisions")
     (line,) = [one for one in await review.unreviewed(memory) if one.entry.said == JWT]
     await (review.move(memory, line, "Facts") if new is None else review.correct(memory, line, new))
@@ -174,9 +168,7 @@ async def test_the_state_of_a_page_and_the_core_memory_no_longer_quote_a_line_th
 
 
 async def test_hand_written_lines_among_derived_ones_keep_their_places(memory: Memory, clock: Clock) -> None:
-    await talk(memory, clock, "first", 0, *FIRST)
-    await talk(memory, clock, "second", 2, *SECOND)
-    await extract(memory)
+    await extract_both(memory, clock)
     rows: list[str] = []
     for row in memory.files.read_text(PAGE).splitlines():
         rows += [row, f"- Mine, below line {len(rows)}."] if row.startswith("- ") else [row]
@@ -256,9 +248,7 @@ async def test_an_llm_says_what_a_later_decision_replaced(place: Path | str, clo
 
 
 async def test_a_serving_process_reads_once_more_what_older_rules_extracted(memory: Memory, clock: Clock) -> None:
-    await talk(memory, clock, "first", 0, *FIRST)
-    await talk(memory, clock, "second", 2, *SECOND)
-    await extract(memory)
+    await extract_both(memory, clock)
     expected = memory.files.read_text(PAGE).partition("\n---\n")[2]
     old: dict[str, str] = {}
     for number, path in enumerate(sorted(memory.transcripts.all())):

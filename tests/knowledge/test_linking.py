@@ -44,11 +44,12 @@ def test_a_line_links_the_people_projects_and_procedures_that_it_names() -> None
     assert "- Ana, by hand.\n" in after[PAGE], "a person's own line is not changed"
 
 
-def test_a_page_lists_the_pages_that_link_to_it() -> None:
+def test_a_page_lists_the_pages_that_link_to_it_and_search_finds_it_without_the_list() -> None:
     after = relinked(pages("Ana keeps the loom warm."))
     assert after[ANA].startswith("# Ana Kovač\n\n> - Linked from: [[atlas/context|atlas]]\n\n## About\n")
     assert after[BO] == "# Bo Lund\n\n> - Linked from: [[ana-kovac]]\n", "a link written by hand counts too"
     assert "Linked from" not in after[PAGE]
+    assert not any("Linked from" in one.text for one in of_knowledge(ANA, after[ANA], 1, {}))
 
 
 def test_linking_again_changes_nothing_and_links_leave_with_their_reason() -> None:
@@ -81,11 +82,6 @@ def test_two_people_of_one_name_are_told_apart_by_their_project_or_company() -> 
     first, second = relinked(both)[PAGE].strip().split("\n")[-2:]
     assert first.endswith(f"the tariff. [[ana-kovac-atlas]] {SRC}")
     assert "[[ana-kovac-loom-co]]" in second
-
-
-def test_search_finds_a_page_without_the_list_of_its_links() -> None:
-    body = relinked(pages("Ana keeps the loom warm."))[ANA]
-    assert not any("Linked from" in one.text for one in of_knowledge(ANA, body, 1, {}))
 
 
 async def test_links_are_written_after_a_conversation_and_once(memory: Memory, clock: Clock) -> None:

@@ -21,13 +21,14 @@ from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.duties import concerns_live
 from mcp_server.knowledge import derive, notes
-from mcp_server.knowledge.extract import extract_pending, refresh
+from mcp_server.knowledge.extract import refresh
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.storage.values import Change
 from mcp_server.text.entries import Line
 from tests.conftest import KEYWORDS_ONLY, Clock, copied
+from tests.knowledge.test_extract import end
 from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
 from tests.preloaded import python
 from tests.understanding.talks import BERTH, HELLO, PROPOSAL
@@ -94,8 +95,7 @@ async def test_the_page_at_the_end_is_the_same_as_without_live_items(
                         await refresh(one)
                 if is_live:
                     await show_what_the_end_does_not_find(one, session)
-                await sessions.end_session(one, session)
-                await extract_pending(one)
+                await end(one, session)
             pages.append(one.files.read_text(PAGE))
             assert await refresh(one) == 0
     assert pages[0] == pages[1]
@@ -117,8 +117,7 @@ async def test_two_open_conversations_share_a_page_and_end_one_after_the_other(
                 if is_live:
                     await refresh(one)
             for session in ("second", "first"):
-                await sessions.end_session(one, session)
-                await extract_pending(one)
+                await end(one, session)
             pages.append(one.files.read_text(PAGE))
     assert pages[0] == pages[1]
 
@@ -143,8 +142,7 @@ async def test_a_live_line_that_somebody_deletes_or_moves_does_not_come_back(mem
         assert memory.files.read_text(PAGE).count("- mine") == 1
 
     check()
-    await sessions.end_session(memory, "first")
-    await extract_pending(memory)
+    await end(memory, "first")
     check()
 
 
@@ -166,8 +164,7 @@ async def test_a_live_conversation_replaces_a_decision_and_what_it_settled_moves
     memory: Memory, clock: Clock
 ) -> None:
     await say(memory, clock, "first", *HELLO, *FIRST)
-    await sessions.end_session(memory, "first")
-    await extract_pending(memory)
+    await end(memory, "first")
     before = section(memory, "Key Decisions")
     clock.forward(hours=1)
     await say(memory, clock, "second", *HELLO, *SECOND)
@@ -245,8 +242,7 @@ async def test_a_kill_at_any_step_changes_no_byte_of_the_result(
 
     async def finished(root: Path) -> str:
         async with open_memory(root, KEYWORDS_ONLY, clock=clock) as memory:
-            await sessions.end_session(memory, "second")
-            await extract_pending(memory)
+            await end(memory, "second")
             assert not await memory.state.entries(LIVE_PAGES)
             assert not await memory.state.entries(LIVE_ITEMS)
             return memory.files.read_text(PAGE)
@@ -254,8 +250,7 @@ async def test_a_kill_at_any_step_changes_no_byte_of_the_result(
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as memory:
         memory.files.write_atomic(PAGE, own)
         await say(memory, clock, "first", *HELLO, *FIRST)
-        await sessions.end_session(memory, "first")
-        await extract_pending(memory)
+        await end(memory, "first")
         await say(memory, clock, "second", *HELLO, *SECOND[:2])
         await refresh(memory)
         if ended:
@@ -307,8 +302,7 @@ async def test_a_prompt_is_not_told_what_its_own_window_settled(memory: Memory, 
 
 async def test_a_resumed_window_is_not_told_what_its_earlier_parts_settled(memory: Memory, clock: Clock) -> None:
     await say(memory, clock, "first", *HELLO, *FIRST)
-    await sessions.end_session(memory, "first")
-    await extract_pending(memory)
+    await end(memory, "first")
     await say(memory, clock, "first", "good morning", "Good morning.")
     await memory.index.refresh()
     own = await for_prompt(memory, "first", "who is to be called about the winter berth?", Caller())

@@ -18,6 +18,7 @@ from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.jobs.duties import keep_house
 from mcp_server.knowledge import notes
 from mcp_server.knowledge.extract import refresh
 from mcp_server.knowledge.notes import (
@@ -25,7 +26,6 @@ from mcp_server.knowledge.notes import (
     Noted,
     Outcome,
     Review,
-    forget_old,
     from_dict,
     items,
     keep,
@@ -243,8 +243,8 @@ async def talk(memory: Memory, session: str = "s1") -> None:
         await observe(memory, NewTurn(role, content, session=session, tool_calls=calls), CALLER)
 
 
-async def decisions(memory: Memory, session: str, until: int | None = None) -> tuple[str, ...]:
-    return (await outcome_of(memory, await notes_of(memory, session, until))).decisions
+async def decisions(memory: Memory, session: str) -> tuple[str, ...]:
+    return (await outcome_of(memory, await notes_of(memory, session))).decisions
 
 
 async def assert_whole(memory: Memory, notes: Noted) -> None:
@@ -316,13 +316,6 @@ async def test_turns_that_a_crash_left_unnoted_are_noted_with_the_next(memory: M
     await assert_whole(memory, await notes_of(memory, "s1"))
 
 
-async def test_notes_can_be_seen_as_of_an_earlier_turn(memory: Memory) -> None:
-    await talk(memory)
-    assert await decisions(memory, "s1", until=2) == ()
-    assert await decisions(memory, "s1", until=3) == (DECISION,)
-    assert (await notes_of(memory, "s1", until=99)) == await notes_of(memory, "s1")
-
-
 async def test_imported_and_captured_conversations_have_notes_too(memory: Memory, clock: Clock) -> None:
     turns = (
         ImportedTurn("user", "Which store shall the ledger have?", clock(), turn_id="t0"),
@@ -346,10 +339,10 @@ async def test_the_notes_of_sessions_that_are_long_over_are_dropped_and_come_bac
     before = await notes_of(memory, "s1")
     await keep(memory, "s1")
     await end_session(memory, "s1")
-    assert await forget_old(memory) == 0
-    clock.forward(days=31)
-    assert await forget_old(memory) == 1
-    assert await memory.state.get(NAMESPACE, "s1") is None
+    for days, kept in ((0, ["s1"]), (31, [])):
+        clock.forward(days=days)
+        await keep_house(memory)
+        assert await memory.state.keys_of(NAMESPACE) == kept
     assert await notes_of(memory, "s1") == before
 
 

@@ -51,12 +51,6 @@ def test_a_line_stands_in_its_section_with_its_day_and_its_source() -> None:
     assert body == f"# Ana\n\n## About\n\n- 2023-05-08: Ana keeps bees. [src: 7](/{FIRST})\n"
 
 
-def test_doing_it_again_changes_nothing() -> None:
-    lines = placed(line("Ana keeps bees."), line("Ana sails.", kind="preference"))
-    once = merged(HEAD, lines)
-    assert merged(once, lines) == once
-
-
 def test_reading_again_keeps_the_first_of_two_wordings_of_a_turn() -> None:
     """A turn gives two lines of different kinds, one of which contains the other."""
     lines = placed(line("Ana keeps eleven hives of bees in Oslo."), line("Ana keeps eleven hives.", kind="preference"))
@@ -135,10 +129,11 @@ def test_read_anew_what_only_the_earlier_reading_said_goes() -> None:
     assert merged(anew, placed(line("Ana sails boats.", turn=4)), frozenset({FIRST})) == anew
 
 
-def test_read_anew_by_the_same_rules_nothing_changes() -> None:
-    lines = placed(line("Ana keeps bees."), line("Ana ran home.", kind="event", turn=2))
+def test_doing_it_again_or_reading_anew_by_the_same_rules_changes_nothing() -> None:
+    said = line("Ana keeps bees."), line("Ana sails.", kind="preference"), line("Ana ran.", kind="event", turn=2)
+    lines = placed(*said)
     body = merged(HEAD, lines)
-    assert merged(body, lines, frozenset({FIRST})) == body
+    assert merged(body, lines) == merged(body, lines, frozenset({FIRST})) == body
 
 
 TEXTS = st.lists(
@@ -265,11 +260,13 @@ def section(body: str, title: str) -> list[str]:
     return [row for row in after.splitlines() if row.strip()]
 
 
-def test_a_replaced_decision_moves_to_its_section_and_names_both_turns() -> None:
+def test_a_replaced_decision_and_a_closed_item_move_to_their_sections_and_name_both_turns() -> None:
     body = extracted(extracted("# atlas\n", DECIDED), SETTLING)
     (replaced,) = section(body, "Replaced decisions")
     assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: 27](/{A}) [src: 86](/{B})"
     assert [sources_of(row)[0].turn for row in section(body, "Key Decisions")] == [30, 86]
+    assert section(body, "Open items") == []
+    assert section(body, "Closed items") == [f"- 2026-11-02: {TASK} (done 2026-11-04) [src: 31](/{A}) [src: 90](/{B})"]
 
 
 LONG = (
@@ -307,12 +304,6 @@ def test_of_transcripts_that_one_session_begins_in_a_minute_the_one_with_the_lat
         entry("2026-11-02", "Flat shipping of 5,90 €, free above 79 €.", (Source(first, 11),)),
     )
     assert overtaken_lines(rows) == {5}
-
-
-def test_a_closed_item_moves_to_its_section() -> None:
-    body = extracted(extracted("# atlas\n", DECIDED), SETTLING)
-    assert section(body, "Open items") == []
-    assert section(body, "Closed items") == [f"- 2026-11-02: {TASK} (done 2026-11-04) [src: 31](/{A}) [src: 90](/{B})"]
 
 
 def test_doing_it_again_changes_no_byte() -> None:

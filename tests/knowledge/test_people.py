@@ -22,35 +22,19 @@ def told(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("said", "kind", "kept"),
     [
-        (
-            "Hey Milica! I joined a rowing club in Zemun yesterday.",
-            "event",
-            "I joined a rowing club in Zemun on 7 May 2023.",
-        ),
+        ("Hey Milica! I joined a club in Zemun yesterday.", "event", "I joined a club in Zemun on 7 May 2023."),
         ("Yeah, I adopted two kittens last week!", "event", "I adopted two kittens in the week before 8 May 2023."),
-        (
-            "Ana, I saw the old castle in Jajce and it was awesome!",
-            "event",
-            "I saw the old castle in Jajce and it was awesome.",
-        ),
+        ("Ana, I saw the fort in Jajce and it was awesome!", "event", "I saw the fort in Jajce and it was awesome."),
         ("I won a regatta in Zadar on Friday.", "event", "I won a regatta in Zadar on Friday, 5 May 2023."),
-        ("I'm a nurse at the county hospital.", "about", "I'm a nurse at the county hospital."),
-        ("I love pottery and old maps.", "preference", "I love pottery and old maps."),
-        (
-            "I'm going to a printmaking workshop next month.",
-            "plan",
-            "I'm going to a printmaking workshop in June 2023.",
-        ),
-        ("I decided to sell the bakery in Novi Sad.", "decision", "I decided to sell the bakery in Novi Sad."),
-        (
-            "I learned that sourdough needs a colder kitchen.",
-            "lesson",
-            "I learned that sourdough needs a colder kitchen.",
-        ),
+        ("I'm a nurse at the county hospital.", "about", None),
+        ("I love pottery and old maps.", "preference", None),
+        ("I'm going to a printing workshop next month.", "plan", "I'm going to a printing workshop in June 2023."),
+        ("I decided to sell the bakery in Novi Sad.", "decision", None),
+        ("I learned that sourdough needs a colder kitchen.", "lesson", None),
     ],
 )
-def test_what_people_say_of_themselves_is_kept(said: str, kind: str, kept: str) -> None:
-    assert told(said) == [(kind, kept)]
+def test_what_people_say_of_themselves_is_kept(said: str, kind: str, kept: str | None) -> None:
+    assert told(said) == [(kind, kept or said)]
 
 
 @pytest.mark.parametrize(
@@ -90,11 +74,8 @@ def test_talk_is_not(said: str) -> None:
 
 
 def test_a_sentence_that_holds_more_weighs_more() -> None:
-    light, heavy = statements(
-        "I bought a wooden kayak with oars and sails. I bought a wooden kayak with oars and sails in Split on 3 May.",
-        SAID,
-        BOTH,
-    )
+    bought = "I bought a wooden kayak with oars and sails"
+    light, heavy = statements(f"{bought}. {bought} in Split on 3 May.", SAID, BOTH)
     assert heavy.weight > light.weight
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mcp_server.cli.shell import plain
 from mcp_server.knowledge.anchor import anchor
-from mcp_server.knowledge.prune_knowledge import LISTED, Fated, KnowledgeFile, Pruned, decide
+from mcp_server.knowledge.prune_knowledge import LISTED, Fated, Pruned
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure.prune import prune
@@ -163,16 +164,6 @@ async def test_a_file_whose_place_in_the_archive_is_taken_stays(memory: Memory, 
     assert memory.files.read_text("archive/reference/old.md") == "# Another\n"
 
 
-def file(
-    path: str = "knowledge/reference/old.md", days: int = 200, unchanged: int = 200, references: int = 0
-) -> KnowledgeFile:
-    return KnowledgeFile(path, days, unchanged, references)
-
-
-def goes(*files: KnowledgeFile) -> list[bool]:
-    return [one.fate == "gone" for one in decide(files)]
-
-
 FATES = (
     Fated("c1", "turn 1, user: Hello", "gone", "the lowest score goes first", 40, 0),
     Fated("c2", "turn 2, tool Bash: make", "fading", "becomes one line", 400, 12),
@@ -180,26 +171,24 @@ FATES = (
 )
 
 
+DRY = Pruned("compact", True, "session s", FATES, "s", before=449, after=21, limit=1000)
+
+
 def test_it_says_what_would_go_and_why_and_that_nothing_has_changed() -> None:
-    text = Pruned("compact", True, "session s", FATES, "s", before=449, after=21, limit=1000).markdown
+    text = DRY.markdown
     assert "keep 1, fading 1, gone 1; live context 449 would become 21 of 1,000 tokens" in text
     assert "gone (would go to cold storage):\n- c1 turn 1, user: Hello (40 tokens): the lowest score goes first" in text
     assert "- c2 turn 2, tool Bash: make (400 tokens → 12): becomes one line" in text
     assert "keep: anchored (1)" in text
     assert text.endswith("nothing has changed.")
+    assert "our mirror 449 would" in replace(DRY, mirror=True).markdown, "where the client keeps its own window"
 
 
 def test_what_was_done_is_told_with_what_brings_it_back() -> None:
-    text = Pruned(
-        "compact", False, "session s", FATES, "s", before=449, after=21, limit=1000, undo=("c1", "c2")
-    ).markdown
+    text = replace(DRY, dry_run=False, undo=("c1", "c2")).markdown
     assert "449 became 21" in text
     assert "bring back: recover c1 | c2" in text
     assert "dry run" not in text
-
-
-def test_where_the_client_keeps_its_own_window_it_is_our_mirror() -> None:
-    assert "our mirror 9 would" in Pruned("auto", True, "session s", before=9, after=9, limit=10, mirror=True).markdown
 
 
 def test_a_long_list_is_cut_for_people_and_whole_for_programs() -> None:

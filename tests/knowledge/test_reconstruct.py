@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -41,9 +40,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def head(root: Path) -> str:
-    return subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return git(root, "rev-parse", "HEAD")
 
 
 async def filled(memory: Memory) -> None:

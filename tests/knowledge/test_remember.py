@@ -12,11 +12,10 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.files import Files
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import is_derived
 from tests.conftest import Clock
-from tests.knowledge.full_memory import multiply
+from tests.editors import saves_first
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller()
@@ -35,28 +34,24 @@ async def test_a_fact_is_dated_and_the_diff_shows_it(memory: Memory) -> None:
 
 
 async def test_what_says_the_same_becomes_one_entry_and_no_words_are_lost(memory: Memory, clock: Clock) -> None:
+    for fact in ("Ana drinks tea", "Ana drinks coffee"):
+        await remember(memory, NewFact(fact), CALLER)
+    assert "Ana drinks coffee\n  earlier: 2026-02-16: Ana drinks tea\n" in memory.files.read_text(MEMORY)
     for fact in ("Store the ledger rows nightly", "The cat is called Miro"):
         await remember(memory, NewFact(fact), CALLER)
     clock.forward(days=1)
     merged = await remember(memory, NewFact("Store the ledger rows hourly"), CALLER)
     assert merged.action == "merged"
     text = memory.files.read_text(MEMORY)
-    assert (
-        "- 2026-02-17: Store the ledger rows hourly\n"
-        "  earlier: 2026-02-16: Store the ledger rows nightly\n"
-        "- 2026-02-16: The cat is called Miro\n"
-    ) in text
+    nightly = "\n  earlier: 2026-02-16: Store the ledger rows nightly\n- 2026-02-16: The cat is called Miro\n"
+    assert f"- 2026-02-17: Store the ledger rows hourly{nightly}" in text
     again = await remember(memory, NewFact("store the ledger rows hourly."), CALLER)
     assert again.action == "kept"
     assert "known already" in again.markdown
     assert memory.files.read_text(MEMORY) == text
     longer = await remember(memory, NewFact("Store the ledger rows hourly, at the full hour"), CALLER)
     assert longer.action == "merged"
-    text = memory.files.read_text(MEMORY)
-    assert (
-        "rows hourly, at the full hour\n  earlier: 2026-02-16: Store the ledger rows nightly\n- 2026-02-16: The cat"
-        in text
-    )
+    assert f"rows hourly, at the full hour{nightly}" in memory.files.read_text(MEMORY)
     assert (await remember(memory, NewFact("the ledger rows hourly"), CALLER)).action == "kept"
 
 
@@ -81,12 +76,6 @@ async def test_who_remembers_hears_of_what_is_nearly_the_same_and_stays(memory: 
     assert "- 2026-02-16: We use Postgres for the queue" in note
     assert "in supersedes" in note
     assert (await remember(memory, NewFact("The winter berth is paid"), CALLER)).notes == ()
-
-
-async def test_two_facts_that_a_word_sets_apart_are_both_told_in_one_entry(memory: Memory) -> None:
-    for fact in ("Ana drinks tea", "Ana drinks coffee"):
-        await remember(memory, NewFact(fact), CALLER)
-    assert "Ana drinks coffee\n  earlier: 2026-02-16: Ana drinks tea\n" in memory.files.read_text(MEMORY)
 
 
 async def test_a_journal_tells_twice_what_happened_twice(memory: Memory) -> None:
@@ -134,21 +123,15 @@ async def test_a_secret_is_refused_by_its_kind(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize(
-    "fact",
+    "path",
     [
-        NewFact("x", path="raw/conversations/x.md"),
-        NewFact("x", path="memory-config.yaml"),
-        NewFact("x", path="knowledge/x.txt"),
-        NewFact("x", path="../outside.md"),
-        NewFact("x", path="/etc/x.md"),
-        NewFact("x", path="knowledge/../raw/x.md"),
-        NewFact("x", path=".local/x.md"),
-        NewFact("x", path=".git/x.md"),
+        *("raw/conversations/x.md", "memory-config.yaml", "knowledge/x.txt", "../outside.md", "/etc/x.md"),
+        *("knowledge/../raw/x.md", ".local/x.md", ".git/x.md"),
     ],
 )
-async def test_no_tool_writes_where_only_people_or_the_capture_do(memory: Memory, fact: NewFact) -> None:
+async def test_no_tool_writes_where_only_people_or_the_capture_do(memory: Memory, path: str) -> None:
     with pytest.raises(Refused):
-        await remember(memory, fact, CALLER)
+        await remember(memory, NewFact("x", path=path), CALLER)
 
 
 async def test_a_project_that_is_new_is_named(memory: Memory) -> None:
@@ -192,6 +175,15 @@ async def test_create_replace_and_edit(memory: Memory) -> None:
 async def test_a_wrong_request_says_why(memory: Memory, fact: NewFact, error: type[ContextManagerError]) -> None:
     with pytest.raises(error):
         await remember(memory, fact, CALLER)
+
+
+def multiply(memory: Memory, entry: str, count: int) -> None:
+    """Beside the entry that ends with `entry`, say "number 0", writes the same with the numbers up to `count`, in one
+    write: two hundred calls of `remember` would say no more."""
+    text = memory.files.read_text(MEMORY)
+    (line,) = [line for line in text.splitlines(keepends=True) if line.endswith(f"{entry}\n")]
+    more = [line.replace("number 0", f"number {number}") for number in range(1, count)]
+    memory.files.write_atomic(MEMORY, text.replace(line, "".join([line, *more])), text)
 
 
 async def full(memory: Memory, count: int = 170) -> None:
@@ -239,16 +231,7 @@ async def test_hand_written_text_that_alone_is_over_the_cap_is_left_and_named(me
 
 @pytest.mark.both_engines
 async def test_what_an_editor_saved_in_between_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = type(memory.files).write_atomic
-    saved: list[str] = []
-
-    def late(files: Files, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        if not saved:  # the editor is faster, once
-            saved.append(path)
-            write(files, path, files.read_text(path) + "- by hand\n")
-        write(files, path, text, expected, new=new)
-
-    monkeypatch.setattr(type(memory.files), "write_atomic", late)
+    saves_first(monkeypatch, memory.files, MEMORY, lambda text: f"{text}- by hand\n")
     await remember(memory, NewFact("by tool"), CALLER)
     text = memory.files.read_text(MEMORY)
     assert "by hand" in text

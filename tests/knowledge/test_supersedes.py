@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid
-from mcp_server.knowledge.extract import extract, extract_pending, refresh
+from mcp_server.knowledge.extract import extract, refresh
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.conftest import Clock
+from tests.knowledge.test_extract import end
 from tests.knowledge.test_items import FIRST, PAGE, RULE, VAULT, section
 from tests.knowledge.test_live import say
 from tests.understanding.talks import HELLO
@@ -36,8 +36,7 @@ async def test_a_recognized_decision_is_replaced_by_a_remembered_one_and_stays_r
     if is_open:
         await refresh(memory)
     else:
-        await sessions.end_session(memory, "first")
-        await extract_pending(memory)
+        await end(memory, "first")
     done = await remember(memory, new(NEW, "decision", wanted, "first"), CALLER)
     assert f"replaced: {VAULT} (it is now in 'Replaced decisions' of {PAGE})" in done.notes
 
@@ -54,8 +53,7 @@ async def test_a_recognized_decision_is_replaced_by_a_remembered_one_and_stays_r
         await say(memory, clock, "first", "Decision: dates are ISO dates", "Noted.", start=2 + len(FIRST))
         await refresh(memory)
         check()
-        await sessions.end_session(memory, "first")
-        await extract_pending(memory)
+        await end(memory, "first")
     check()
     await extract(memory, anew=True)
     check()
@@ -81,8 +79,7 @@ async def test_the_answer_says_that_a_replaced_line_says_more(memory: Memory) ->
 
 async def test_a_rule_takes_the_place_of_a_recognized_one(memory: Memory, clock: Clock) -> None:
     await say(memory, clock, "first", *HELLO, *FIRST)
-    await sessions.end_session(memory, "first")
-    await extract_pending(memory)
+    await end(memory, "first")
     german = "Commit messages are in German from now on."
     await remember(memory, new(german, "rule", "write all commit messages in English"), CALLER)
     assert section(memory, "Rules") == [german]
@@ -117,8 +114,7 @@ async def test_a_superseded_fact_moves_from_memory_to_the_archive(memory: Memory
 
 async def test_the_state_on_top_of_a_page_is_that_of_its_lines_at_once(memory: Memory, clock: Clock) -> None:
     await say(memory, clock, "first", *HELLO, *FIRST, "Decision: dates are ISO dates", "Noted.")
-    await sessions.end_session(memory, "first")
-    await extract_pending(memory)
+    await end(memory, "first")
     assert "> - Last decision: Dates are ISO dates" in memory.files.read_text(PAGE)
     assert "decided: Dates are ISO dates" in memory.files.read_text(MEMORY)
     await remember(memory, new("Dates are unix times", "decision", "dates are ISO dates", "first"), CALLER)
@@ -146,8 +142,7 @@ async def test_if_nothing_matches_the_closest_lines_are_named_and_the_fact_is_ke
 
 async def test_an_open_item_is_closed_by_what_was_done(memory: Memory, clock: Clock) -> None:
     await say(memory, clock, "first", *HELLO, "To do: ask Ana for the key of the boathouse", "Noted.")
-    await sessions.end_session(memory, "first")
-    await extract_pending(memory)
+    await end(memory, "first")
     (task,) = section(memory, "Open items")
     await remember(memory, new("Order the winter tarpaulin", "open"), CALLER)
     assert set(section(memory, "Open items")) == {task, "Order the winter tarpaulin"}
@@ -190,8 +185,7 @@ async def test_what_is_recognized_and_remembered_is_told_once(memory: Memory, cl
         assert [everything.count(text) for text in (VAULT, RULE, fact)] == [1, 1, 1]
 
     check()
-    await sessions.end_session(memory, "first")
-    await extract_pending(memory)
+    await end(memory, "first")
     check()
 
 

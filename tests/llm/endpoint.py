@@ -93,7 +93,10 @@ def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:
             "data": vectors[::-1],
             "usage": {"prompt_tokens": 1, "total_tokens": 1},
         }
-    if path.endswith("/messages"):
+    of_messages = path.endswith("/messages")
+    names = ("input_tokens", "output_tokens") if of_messages else ("prompt_tokens", "completion_tokens")
+    usage = {"usage": dict(zip(names, reply.counted, strict=True))} if reply.counted else {}
+    if of_messages:
         return {
             "id": "msg_1",
             "type": "message",
@@ -102,11 +105,7 @@ def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:
             "content": [{"type": "text", "text": reply.text}],
             "stop_reason": "end_turn",
             "stop_sequence": None,
-            **(
-                {"usage": dict(zip(("input_tokens", "output_tokens"), reply.counted, strict=True))}
-                if reply.counted
-                else {}
-            ),
+            **usage,
         }
     return {
         "id": "chatcmpl-1",
@@ -114,11 +113,7 @@ def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:
         "created": 1,
         "model": "small",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply.text}}],
-        **(
-            {"usage": dict(zip(("prompt_tokens", "completion_tokens"), reply.counted, strict=True))}
-            if reply.counted
-            else {}
-        ),
+        **usage,
     }
 
 

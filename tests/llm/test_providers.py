@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +25,36 @@ from mcp_server.status.status import status
 from mcp_server.storage import logs
 from mcp_server.storage.llm_ledger import LlmLedger, Spent
 from mcp_server.text.destinations import GENERAL_PAGE
-from tests.conftest import KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import subjects
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("empty_memory", "fast_notes")]
 
-PROVIDERS = ("anthropic", "openai")
 QUOTE = "Marko sails on the Galeb in June."
+
+
+@pytest.fixture(params=["anthropic", "openai"])
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @asynccontextmanager
 async def asking(
-    workspace: Path, provider: str, served: Endpoint, clock: Callable[[], datetime] | None = None, **knobs: object
+    workspace: Path, provider: str, served: Endpoint, clock: Clock | None = None, **knobs: object
 ) -> AsyncIterator[tuple[Memory, Llm]]:
     """A memory whose LLM is at the endpoint."""
     given = {
-        "provider": provider,
-        "model": "large",
-        "small_model": "small",
-        "base_url": served.url,
-        "retries": 0,
-        "timeout_seconds": 300,  # importing a provider's package takes seconds of CPU
-        **knobs,
+        "llm__provider": provider,
+        "llm__model": "large",
+        "llm__small_model": "small",
+        "llm__base_url": served.url,
+        "llm__retries": 0,
+        "llm__timeout_seconds": 300,  # importing a provider's package takes seconds of CPU
+        **{name if "__" in name else f"llm__{name}": knob for name, knob in knobs.items()},
     }
-    environ = {f"CONTEXT_MANAGER_LLM__{key.upper()}": str(value) for key, value in given.items()}
-    key = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}[provider]
+    environ = {f"CONTEXT_MANAGER_{name.upper()}": str(value) for name, value in given.items()}
+    key = f"{provider.upper()}_API_KEY"
     async with open_memory(workspace, {**KEYWORDS_ONLY, **environ, key: "not-a-secret"}, clock=clock) as memory:
         assert memory.llm is not None, memory.problems()
         yield memory, memory.llm
@@ -60,7 +64,6 @@ def lines(memory: Memory) -> list[dict[str, Any]]:
     return list(logs.newest_first(memory.files, "llm"))
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_answer_is_given_and_its_cost_entered(workspace: Path, provider: str) -> None:
     with endpoint(Reply("YES")) as served:
         async with asking(workspace, provider, served, small_input_price=1, small_output_price=5) as (memory, llm):
@@ -84,10 +87,7 @@ UNUSABLE = {
     "another shape": (Reply(raw=b'{"unexpected": true}'), "failed"),
     "cut off": (Reply(raw=b"[1, 2"), "failed"),
     "deep": (Reply(raw=b"[" * 200_000), "failed"),
-    "no text": (
-        Reply(raw=b'{"choices": [{"message": {"content": {"a": 1}}}], "content": 7, "usage": null}'),
-        "failed",
-    ),
+    "no text": (Reply(raw=b'{"choices": [{"message": {"content": {"a": 1}}}], "content": 7, "usage": null}'), "failed"),
     "empty": (Reply(""), "empty"),
     "500": (Reply("overloaded", status=500), "failed"),
     "404": (Reply("no such model", status=404), "failed"),
@@ -95,7 +95,6 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_texts_are_written_by_the_large_model_and_no_usable_answer_is_said_and_logged(
     workspace: Path, provider: str
 ) -> None:
@@ -113,7 +112,6 @@ async def test_texts_are_written_by_the_large_model_and_no_usable_answer_is_said
                 assert (spent.calls, spent.failed) == (1 + number, number), name
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_refusal_that_passes_is_tried_again_after_the_time_it_names(workspace: Path, provider: str) -> None:
     with endpoint(Reply("slow down", status=429, retry_after="0.01"), Reply("YES")) as served:
         async with asking(workspace, provider, served, retries=1) as (memory, llm):
@@ -123,40 +121,40 @@ async def test_a_refusal_that_passes_is_tried_again_after_the_time_it_names(work
     assert line["outcome"] == "ok"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_nobody_waits_longer_than_the_time_out(workspace: Path, provider: str) -> None:
-    with endpoint(Reply("late", waits=True)) as served:
-        async with asking(workspace, provider, served, timeout_seconds=0.3, retries=3) as (memory, llm):
-            with pytest.raises(LlmUnavailable, match=r"timeout_seconds"):
+@pytest.mark.parametrize(
+    ("reply", "knobs", "outcomes"),
+    [
+        (Reply("late", waits=True), {"timeout_seconds": 0.3, "retries": 3}, {"time-out"}),
+        # One of the two packages would wait for an hour, so until the time-out; the other gives up at once.
+        (Reply(status=429, retry_after="3600"), {"timeout_seconds": 3, "retries": 3}, {"time-out", "failed"}),
+        (Reply(raw=b'{"more": "' + b"a" * 100_000, endless=True), {"timeout_seconds": 60}, {"failed"}),
+    ],
+    ids=["late", "in an hour", "endless"],
+)
+async def test_nobody_waits_longer_than_the_time_out_and_an_answer_without_end_is_broken_off(
+    workspace: Path, provider: str, reply: Reply, knobs: dict[str, Any], outcomes: set[str]
+) -> None:
+    with endpoint(reply) as served:
+        async with asking(workspace, provider, served, **knobs) as (memory, llm):
+            with pytest.raises(LlmUnavailable, match="timeout_seconds" if outcomes == {"time-out"} else None):
                 await llm.complete("Is it?", purpose="gate", max_tokens=1)
-            assert lines(memory)[0]["outcome"] == "time-out"
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_hour_that_a_retry_after_asks_for_is_not_waited(workspace: Path, provider: str) -> None:
-    """One of the two packages would wait until the time-out, the other gives up at once."""
-    with endpoint(Reply("slow down", status=429, retry_after="3600")) as served:
-        async with asking(workspace, provider, served, timeout_seconds=3, retries=3) as (memory, llm):
-            with pytest.raises(LlmUnavailable):
-                await llm.complete("Is it?", purpose="gate", max_tokens=1)
-            assert lines(memory)[0]["outcome"] in ("time-out", "failed")
+            assert lines(memory)[0]["outcome"] in outcomes
+        assert served.sent < 50_000_000
     assert len(served.asked) == 1
 
 
-async def test_at_the_cap_nothing_is_asked_until_the_next_day(workspace: Path) -> None:
-    now = [datetime.fromisoformat("2026-02-16T12:00:00+00:00")]
+async def test_at_the_cap_nothing_is_asked_until_the_next_day(workspace: Path, clock: Clock) -> None:
     with endpoint(Reply("YES")) as served:
-        async with asking(workspace, "openai", served, lambda: now[0], daily_tokens=50) as (memory, llm):
+        async with asking(workspace, "openai", served, clock, daily_tokens=50) as (memory, llm):
             await llm.complete("Is it?", purpose="gate", max_tokens=1)
             with pytest.raises(LlmUnavailable, match="daily_tokens"):
                 await llm.complete("And is this more than may be asked?", purpose="gate", max_tokens=1)
             assert len(served.asked) == 1
-            now[0] += timedelta(days=1)
+            clock.forward(days=1)
             await llm.complete("Is it?", purpose="gate", max_tokens=1)
             assert list((await costs(memory)).days) == ["2026-02-16", "2026-02-17"]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_calls_at_the_same_moment_share_one_cap(workspace: Path, provider: str) -> None:
     """Each alone would stay under it. Another process asks through a memory of its own."""
     with endpoint(Reply("YES", waits=True)) as served:
@@ -180,20 +178,18 @@ async def test_calls_at_the_same_moment_share_one_cap(workspace: Path, provider:
     assert [str(error) for error in refused if "daily_tokens" in str(error)]
 
 
-async def test_what_a_dead_process_had_reserved_is_free_again(workspace: Path) -> None:
-    now = [datetime.fromisoformat("2026-02-16T12:00:00+00:00")]
+async def test_what_a_dead_process_had_reserved_is_free_again(workspace: Path, clock: Clock) -> None:
     with endpoint(Reply("YES")) as served:
-        async with asking(workspace, "openai", served, lambda: now[0], daily_tokens=150) as (memory, llm):
+        async with asking(workspace, "openai", served, clock, daily_tokens=150) as (memory, llm):
             ledger = LlmLedger(memory.state)
-            late = now[0] + timedelta(minutes=2)
-            assert await ledger.reserve("2026-02-16", "dead", Spent(1, 0, 100, 0), now[0], late, 150, 1.0) is None
+            late = clock.now + timedelta(minutes=2)
+            assert await ledger.reserve("2026-02-16", "dead", Spent(1, 0, 100, 0), clock.now, late, 150, 1.0) is None
             with pytest.raises(LlmUnavailable, match="daily_tokens"):
                 await llm.complete("Is it?", purpose="gate", max_tokens=100)
-            now[0] += timedelta(minutes=3)
+            clock.forward(minutes=3)
             assert await llm.complete("Is it?", purpose="gate", max_tokens=100) == "YES"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_endpoint_that_counts_nothing_or_nonsense_does_not_get_around_the_cap(
     workspace: Path, provider: str
 ) -> None:
@@ -214,7 +210,6 @@ async def test_an_endpoint_that_counts_nothing_or_nonsense_does_not_get_around_t
     assert answers >= 3
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_neither_key_nor_prompt_is_sent_on_to_another_address(workspace: Path, provider: str) -> None:
     with endpoint(Reply("YES")) as other, endpoint(Reply(status=307, location=other.url)) as served:
         async with asking(workspace, provider, served) as (memory, llm):
@@ -224,17 +219,6 @@ async def test_neither_key_nor_prompt_is_sent_on_to_another_address(workspace: P
     assert not other.asked
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_answer_without_end_is_broken_off(workspace: Path, provider: str) -> None:
-    with endpoint(Reply(raw=b'{"more": "' + b"a" * 100_000, endless=True)) as served:
-        async with asking(workspace, provider, served, timeout_seconds=60) as (memory, llm):
-            with pytest.raises(LlmUnavailable):
-                await llm.complete("Is it?", purpose="gate", max_tokens=1)
-            assert lines(memory)[0]["outcome"] == "failed"
-        assert served.sent < 50_000_000
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_an_endpoint_that_quotes_what_it_refuses_does_not_get_it_into_the_log(
     workspace: Path, provider: str
 ) -> None:
@@ -296,20 +280,12 @@ async def test_without_a_provider_there_is_none_and_no_complaint(memory: Memory)
 
 
 GARBAGE = Reply("Well, that depends.")
-
-
 REFUSED = Reply("no money left", status=403)
-
-
-def asking_for(served: Endpoint, **knobs: str) -> dict[str, str]:
-    """An environment whose LLM is at the endpoint."""
-    given = {"PROVIDER": "openai", "MODEL": "large", "SMALL_MODEL": "small", "BASE_URL": served.url, "RETRIES": "0"}
-    return {**KEYWORDS_ONLY, **{f"CONTEXT_MANAGER_LLM__{name}": value for name, value in given.items()}, **knobs}
 
 
 def logged(memory: Memory) -> dict[str, dict[str, Any]]:
     """The last line of the log for each purpose."""
-    return {line["purpose"]: line for line in reversed(list(logs.newest_first(memory.files, "llm")))}
+    return {line["purpose"]: line for line in reversed(lines(memory))}
 
 
 async def reviewed(memory: Memory) -> bool:
@@ -322,22 +298,20 @@ async def reviewed(memory: Memory) -> bool:
     return f"- {QUOTE}" in text or f": {QUOTE}" in text
 
 
-async def test_what_the_model_says_is_taken_and_the_log_says_what_it_was_for(
-    workspace: Path, clock: Callable[[], datetime]
-) -> None:
+async def test_what_the_model_says_is_taken_and_the_log_says_what_it_was_for(workspace: Path, clock: Clock) -> None:
     answer = json.dumps({"add": [{"kind": "rule", "turn": 1, "quote": QUOTE}]})
     with endpoint(Reply(answer)) as served:
-        async with open_memory(workspace, asking_for(served), clock=clock) as memory:
+        async with asking(workspace, "openai", served, clock) as (memory, _):
             assert await reviewed(memory)
             assert (logged(memory)["review"]["outcome"], logged(memory)["review"]["model"]) == ("ok", "large")
 
 
 @pytest.mark.parametrize(("reply", "outcome"), [(GARBAGE, "ok"), (REFUSED, "failed")])
 async def test_without_a_usable_answer_the_rules_serve_and_the_log_says_why(
-    workspace: Path, clock: Callable[[], datetime], reply: Reply, outcome: str
+    workspace: Path, clock: Clock, reply: Reply, outcome: str
 ) -> None:
     with endpoint(reply) as served:
-        async with open_memory(workspace, asking_for(served), clock=clock) as memory:
+        async with asking(workspace, "openai", served, clock) as (memory, _):
             assert not await reviewed(memory)
             line = logged(memory)["review"]
             assert line["outcome"] == outcome
@@ -345,23 +319,15 @@ async def test_without_a_usable_answer_the_rules_serve_and_the_log_says_why(
 
 
 async def test_gate_and_commit_messages_may_have_models_of_their_own(workspace: Path) -> None:
-    own = {
-        "CONTEXT_MANAGER_GIT__COMMIT_MESSAGE_MODEL": "tiny",
-        "CONTEXT_MANAGER_WATCHERS__GATE_MODEL": "judge",
-        "CONTEXT_MANAGER_LLM__SMALL_INPUT_PRICE": "1",
-    }
+    own: dict[str, Any] = {"git__commit_message_model": "tiny", "watchers__gate_model": "judge", "small_input_price": 1}
     with endpoint(Reply("memory: Ana lives in Basel now")) as served:
-        async with open_memory(workspace, asking_for(served, **own)) as memory:
+        async with asking(workspace, "openai", served, **own) as (memory, llm):
             await remember(memory, NewFact("Ana moved to Basel"), Caller())
             await commit_changes(memory)
             assert subjects(memory.disk.root, "-1") == ["memory: Ana lives in Basel now"]
-            assert memory.llm is not None
-            await memory.llm.complete("Is it?", purpose="gate", max_tokens=1)
-            await memory.llm.complete("Say more.", purpose="review", max_tokens=9)
+            await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            await llm.complete("Say more.", purpose="review", max_tokens=9)
             found = logged(memory)
-    assert {name: line["model"] for name, line in found.items()} == {
-        "commit message": "tiny",
-        "gate": "judge",
-        "review": "large",
-    }
+    models = {name: line["model"] for name, line in found.items()}
+    assert models == {"commit message": "tiny", "gate": "judge", "review": "large"}
     assert found["gate"]["usd"] > 0

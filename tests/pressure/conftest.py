@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
 from mcp_server.app import open_memory
+from mcp_server.memory import Memory
 from tests.conftest import Clock
 from tests.pressing import hold, limited, talk
 
@@ -36,6 +38,15 @@ def grown_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def made_workspace(empty_memory: None) -> None:
     """Copies a new workspace, so that opening it does not make one."""
+
+
+@pytest.fixture
+async def small(
+    request: pytest.FixtureRequest, workspace: Path, clock: Clock, new_id: Callable[[], str]
+) -> AsyncIterator[Memory]:
+    """A memory whose context holds as many tokens as the LIMIT of the test's file."""
+    async with open_memory(workspace, limited(request.module.LIMIT), clock=clock, new_id=new_id) as opened:
+        yield opened
 
 
 @pytest.fixture

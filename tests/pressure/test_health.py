@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.app import open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
@@ -19,14 +20,14 @@ from mcp_server.pressure.cold import cold_records
 from mcp_server.pressure.health import health, histogram, log_stats, since, spread, tuning
 from mcp_server.recovery.recover import recover
 from tests.conftest import Clock
-from tests.small_context import USER, grow, small_memory
+from tests.pressing import SMALL, USER, grow
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 async def memory(workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
-    async with small_memory(workspace, clock) as opened:
+    async with open_memory(workspace, SMALL, clock=clock) as opened:
         yield opened
 
 
@@ -101,9 +102,7 @@ DROP: dict[str, Any] = {
     "threshold_used": 0.30,
 }
 
-
 CURATION: dict[str, Any] = {"timestamp": "2026-02-02T22:56:00Z", "event": "memfas_curation", "token_savings": 25000}
-
 
 COMPACTION: dict[str, Any] = {
     "timestamp": "2026-02-02T22:57:00Z",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,13 +26,10 @@ from mcp_server.settings import Context
 from mcp_server.status.status import status
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.holding import holding
-from tests.pressing import limited
 
 pytestmark = pytest.mark.anyio
 
 RULES = Context()
-
-
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -71,14 +67,11 @@ def actions(scored: list[Scored], target: int) -> dict[str, str]:
     return {decision.chunk.id: decision.action for decision in compact(scored, target)}
 
 
-def test_curation_drops_what_is_at_or_below_the_cutoff() -> None:
+def test_curation_drops_what_is_at_or_below_the_cutoff_the_lowest_scores_first_and_no_more_than_it_must() -> None:
     decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()])}
     assert decided["c1"] == "drop"
     assert decided["c2"] == "keep"
     assert all(decided[f"c{number}"] == "keep" for number in range(90, 95))
-
-
-def test_curation_takes_the_lowest_scores_and_no_more_than_it_must() -> None:
     decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.2), chunk(2, 0.1), *tail()], target=1500)}
     assert (decided["c1"], decided["c2"]) == ("keep", "drop")
 
@@ -93,18 +86,10 @@ def test_a_short_chunk_stays_when_a_long_one_of_about_the_same_score_makes_the_r
 
 
 def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped() -> None:
-    guarded = [
-        chunk(1, 0, important=True),
-        chunk(2, 0),
-        chunk(3, 0, system=True),
-        chunk(4, 0, immune=4),
-    ]
+    guarded = [chunk(1, 0, important=True), chunk(2, 0), chunk(3, 0, system=True), chunk(4, 0, immune=4)]
     assert all(d.action == "keep" for d in curate([*guarded, *tail()], "c2"))
     assert "drop" not in {d.action for d in compact([*guarded, *tail()], 0, "c2")}
-
-
-def test_immunity_ends_with_its_exchange() -> None:
-    assert curate([chunk(4, 0, immune=3), *tail()])[0].action == "drop"
+    assert curate([chunk(4, 0, immune=3), *tail()])[0].action == "drop", "immunity ends with its exchange"
 
 
 def test_compaction_goes_step_by_step_and_no_further_than_it_must() -> None:
@@ -188,19 +173,8 @@ def test_a_decision_for_every_chunk_and_system_messages_untouched(
 
 
 LIMIT = 4_000
-
-
 OLD = tuple(ContextChunk("file", f"docs/old{n}.txt", 100) for n in range(4))
-
-
 API = ContextChunk("skill", "skills/api-design-framework", 650, tags=("api", "rest"))
-
-
-@pytest.fixture
-async def small(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
-    """A memory whose context holds 4,000 tokens."""
-    async with open_memory(workspace, limited(LIMIT), clock=clock, new_id=new_id) as opened:
-        yield opened
 
 
 STATE = f"{STATES}/s.json"
@@ -326,21 +300,12 @@ async def test_what_is_to_be_forgotten_leaves_its_state_too(small: Memory, works
 
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
-
-
 EMPTY = Lexicon({}, {}, frozenset())
 
 
 def item(path: str, minutes: float = 500, accesses: int = 0, tokens: int = 500, loaded: float = 500) -> ContextItem:
-    return ContextItem(
-        f"file:{path}",
-        "file",
-        path,
-        NOW - timedelta(minutes=loaded),
-        NOW - timedelta(minutes=minutes),
-        accesses,
-        tokens,
-    )
+    since, last = (NOW - timedelta(minutes=ago) for ago in (loaded, minutes))
+    return ContextItem(f"file:{path}", "file", path, since, last, accesses, tokens)
 
 
 def ask(items: list[ContextItem], share: float, **more: bool) -> Advice:

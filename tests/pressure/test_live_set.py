@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -24,17 +22,9 @@ from mcp_server.relevance.live_set import asking_turns, gauges, live_set, query_
 from mcp_server.text.words import LONGEST
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, forms, hold, limited, say, talk
+from tests.workspaces import bytes_of
 
 pytestmark = pytest.mark.anyio
-
-
-def every_byte(root: Path) -> Mapping[str, str]:
-    """Hashes of all files, the database and its log of changes among them."""
-    return {
-        str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(root.rglob("*"))
-        if file.is_file() and not file.name.endswith("-shm")  # shared memory: readers mark their places in it
-    }
 
 
 async def grown(memory: Memory) -> None:
@@ -54,7 +44,7 @@ async def test_looking_at_a_lost_set_changes_no_byte(workspace: Path, clock: Clo
         full = (await gauges(memory, "s")).live_tokens
         record = memory.cold.of("s")[0]
         await memory.live.clear("s")
-        before = every_byte(workspace)
+        before = bytes_of(workspace)
         assert {chunk.id: chunk.form for chunk in await live_set(memory, "s")} == kept
         assert (await gauges(memory, "s")).live_tokens == full
         assert (await health(memory, "s"))[0].current_tokens == full
@@ -62,7 +52,7 @@ async def test_looking_at_a_lost_set_changes_no_byte(workspace: Path, clock: Clo
             assert (await prune(memory, strategy, "s", True, ASKS)).dry_run
         assert (await recover(memory, record.chunk_id, ASKS)).content == record.content
         await view_of(memory, "s", "What does the oven do?", asked=True)
-        assert every_byte(workspace) == before
+        assert bytes_of(workspace) == before
         assert await memory.live.of("s") == []
 
 

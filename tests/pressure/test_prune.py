@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -18,19 +17,11 @@ from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure.advisor import STATES
 from mcp_server.pressure.prune import last_session, prune
 from tests.conftest import KEYWORDS_ONLY, Clock
-from tests.pressing import limited
 
 pytestmark = pytest.mark.anyio
 
 CALLER = Caller()
 LIMIT = 2_000
-
-
-@pytest.fixture
-async def small(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
-    """A memory whose context holds 2,000 tokens."""
-    async with open_memory(workspace, limited(LIMIT), clock=clock, new_id=new_id) as opened:
-        yield opened
 
 
 async def converse(memory: Memory, delivery: Delivery = "replace") -> None:

@@ -34,8 +34,6 @@ from tests.pressing import ASKS, SUBJECTS, hold, limited, say, talk
 pytestmark = pytest.mark.anyio
 
 KNOBS = limited(4000, summary_target_tokens=60, relevance_keep=0.9, curation_trigger_pct=0.5)
-
-
 BETTER = "The Galeb needs a winter berth in Split, a new mainsail, and forty pieces of rope."
 
 
@@ -117,9 +115,7 @@ async def test_the_rules_summary_stands_at_once_and_the_models_takes_its_place(c
 async def test_without_a_usable_answer_the_rules_summary_stays(compacted: Compacted, answer: str | Exception) -> None:
     async with compacted(*[answer] * 40) as (memory, llm):
         before = await summaries(memory)
-
         assert await reword_all(memory) == 0
-
         assert await summaries(memory) == before
         asked = len(llm.asked)
         assert await reword_all(memory) == 0
@@ -140,9 +136,7 @@ async def test_what_came_back_meanwhile_and_a_session_that_is_over_are_no_troubl
         first, *_ = sorted(await summaries(memory))
         await recover_chunk(memory, first, dry_run=False)
         await end_session(memory, "s")
-
         changed = await reword_all(memory)
-
         stands = {record.chunk_id: record for record in memory.cold.of("s")}
         assert stands[first].form == "whole"
         assert sum(record.shown == BETTER for record in stands.values()) == changed
@@ -165,8 +159,6 @@ async def test_without_an_llm_nothing_waits_for_one(workspace: Path, clock: Cloc
 
 
 AT = datetime(2026, 2, 16, tzinfo=UTC)
-
-
 Chunks = dict[int, dict[int, LiveChunk]]
 
 
@@ -210,13 +202,9 @@ TALK: list[Message] = [
 ]
 
 
-def test_what_is_whole_is_the_very_message_that_was_given() -> None:
+def test_what_is_whole_is_the_very_message_that_was_given_and_equal_ones_are_the_turns_in_their_order() -> None:
     turns, chunks = heard(TALK)
     assert all(one is two for one, two in zip(rendered(TALK, turns, chunks), TALK, strict=True))
-
-
-def test_equal_messages_are_the_turns_in_their_order() -> None:
-    turns, chunks = heard(TALK)
     assert known(TALK, turns, chunks, {}) == [1, 2, 3, 4]
     assert known([*TALK, {"role": "user", "content": "ok"}], turns, chunks, {}) == [1, 2, 3, 4, None]
     assert known(TALK[2:], turns, chunks, {}) == [3, 4]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from anyio import run_process
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.app import open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
@@ -21,24 +21,23 @@ from mcp_server.forgetting.target import ForgetTarget, resolve_target
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
-from mcp_server.recovery.recover import path_and_revision, recover
+from mcp_server.recovery.recover import Recovery, path_and_revision, recover
 from mcp_server.recovery.recoverable import Recoverable, as_text, lost_lines, matching, meant, recoverable
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage import journal
 from mcp_server.storage.journal import KEPT
-from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id
 from mcp_server.text.forgotten import Forgotten
 from tests.conftest import Clock, copied
-from tests.knowledge.full_memory import multiply
-from tests.small_context import USER, grow, small_memory, words
+from tests.editors import saves_first
+from tests.knowledge.test_remember import multiply
+from tests.pressing import SMALL, USER, errand, grow
+from tests.workspaces import bytes_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
-
-
 NOTES = "knowledge/reference/notes.md"
 
 
@@ -50,7 +49,14 @@ def committed(memory: Memory, text: str, path: str = NOTES) -> str:
     return commit
 
 
-async def with_archive(memory: Memory, clock: Clock) -> str:
+async def undo(memory: Memory, done: Recovery) -> Recovery:
+    """Takes a recovery back."""
+    assert done.undo is not None
+    return await recover(memory, done.undo, USER, apply=True)
+
+
+@pytest.fixture
+async def kayak(memory: Memory, clock: Clock) -> str:
     """Fills MEMORY.md until its first fact is archived; the id of that fact."""
     await remember(memory, NewFact("the blue kayak needs a new paddle"), USER)
     await remember(memory, NewFact("fact number 0 of many"), USER)
@@ -60,9 +66,9 @@ async def with_archive(memory: Memory, clock: Clock) -> str:
         clock.forward(days=1)
         await remember(memory, NewFact(f"fact number {number} of many"), USER)
     found = await recoverable(memory, "kayak paddle")
-    (kayak,) = [one for one in found if one.kind == "archive"]
-    assert "blue kayak" in kayak.summary
-    return kayak.id
+    (archived,) = [one for one in found if one.kind == "archive"]
+    assert "blue kayak" in archived.summary
+    return archived.id
 
 
 def contents(memory: Memory) -> dict[str, str]:
@@ -90,12 +96,10 @@ async def test_an_earlier_version_comes_back_and_its_undo_takes_it_back(memory: 
     done = await recover(memory, f"{NOTES}@{first[:10]}", USER, apply=True)
     assert done.applied
     assert memory.files.read_text(NOTES) == "one\n"
-    assert done.undo is not None
-    assert done.undo in done.markdown
-    undone = await recover(memory, done.undo, USER, apply=True)
+    assert f"undo: recover {done.undo}" in done.markdown
+    undone = await undo(memory, done)
     assert memory.files.read_text(NOTES) == "two, never committed\n"
-    assert undone.undo is not None
-    await recover(memory, undone.undo, USER, apply=True)
+    await undo(memory, undone)
     assert memory.files.read_text(NOTES) == "one\n"
 
 
@@ -105,8 +109,7 @@ async def test_a_deleted_file_comes_back_and_undoing_deletes_it_again(memory: Me
     memory.git.commit_files([NOTES], "memory: gone")
     done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
     assert memory.files.read_text(NOTES) == "kept in git\n"
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert not memory.files.exists(NOTES)
 
 
@@ -128,43 +131,38 @@ async def test_a_version_that_is_there_already_changes_nothing(memory: Memory) -
 
 
 async def test_an_archived_entry_moves_back_word_for_word_and_the_undo_restores_every_byte(
-    memory: Memory, clock: Clock
+    memory: Memory, kayak: str
 ) -> None:
-    number = await with_archive(memory, clock)
     before = contents(memory)
     assert "kayak" not in before[MEMORY]
-    done = await recover(memory, number, USER, apply=True)
+    done = await recover(memory, kayak, USER, apply=True)
     assert done.applied
     assert "- 2026-02-16: the blue kayak needs a new paddle" in memory.files.read_text(MEMORY)
     assert "kayak" not in memory.files.read_text(ARCHIVE)
     assert f"line_count: {len(memory.files.read_text(MEMORY).splitlines())}" in memory.files.read_text(MEMORY)
     assert any("archived again" in note for note in done.notes)
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert contents(memory) == before
 
 
-async def test_an_entry_that_memory_says_again_only_leaves_the_archive(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_an_entry_that_memory_says_again_only_leaves_the_archive(memory: Memory, kayak: str) -> None:
     await remember(memory, NewFact("The blue kayak needs a new paddle."), USER)
     before = memory.files.read_text(MEMORY)
-    done = await recover(memory, number, USER, apply=True)
+    done = await recover(memory, kayak, USER, apply=True)
     assert any("already" in note for note in done.notes)
     assert memory.files.read_text(MEMORY) == before
     assert "kayak" not in memory.files.read_text(ARCHIVE)
 
 
-async def test_a_full_memory_takes_no_entry_back(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_a_full_memory_takes_no_entry_back(memory: Memory, kayak: str) -> None:
     memory.files.write_atomic(MEMORY, memory.files.read_text(MEMORY) + "words\n" * 60)
     with pytest.raises(Refused, match="shorten it first"):
-        await recover(memory, number, USER, apply=True)
+        await recover(memory, kayak, USER, apply=True)
 
 
-async def test_broken_front_matter_does_not_stop_an_entry(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_broken_front_matter_does_not_stop_an_entry(memory: Memory, kayak: str) -> None:
     memory.files.write_atomic(MEMORY, "---\nupdated: [\n---\n# Memory\n")
-    await recover(memory, number, USER, apply=True)
+    await recover(memory, kayak, USER, apply=True)
     text = memory.files.read_text(MEMORY)
     assert text.startswith("---\nupdated: [\n---\n")
     assert "blue kayak" in text
@@ -176,22 +174,20 @@ async def test_an_archived_file_goes_back_to_where_it_stood(memory: Memory) -> N
     done = await recover(memory, "archive/journal/2025-01-01.md", USER, apply=True)
     assert memory.files.read_text("knowledge/journal/2025-01-01.md") == "# A day\n"
     assert not memory.files.exists("archive/journal/2025-01-01.md")
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert memory.files.exists("archive/journal/2025-01-01.md")
     assert not memory.files.exists("knowledge/journal/2025-01-01.md")
     await recover(memory, "archive/topics/tea.md", USER, apply=True)
     assert memory.files.read_text("topics/tea.md") == "# Tea\n"
 
 
-async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memory, clock: Clock) -> None:
-    number = await with_archive(memory, clock)
+async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memory, kayak: str) -> None:
     commit = committed(memory, "# Notes\n\nThe boiler runs at 3 bar.\n")
     committed(memory, "# Notes\n\nThe boiler runs at 2 bar.\n")
     memory.files.write_atomic("archive/journal/2025-01-01.md", "# A day by the sea\n")
-    undo = (await recover(memory, f"{NOTES}@{commit}", USER, apply=True)).undo
+    taken_back_by = (await recover(memory, f"{NOTES}@{commit}", USER, apply=True)).undo
     listed = await recoverable(memory)
-    assert [one.id for one in listed if one.kind == "replaced"] == [undo]
+    assert [one.id for one in listed if one.kind == "replaced"] == [taken_back_by]
     versions = [one for one in listed if one.path == NOTES]
     assert [one.kind for one in versions] == ["replaced", "version"]
     assert "restoring adds 1 line and removes 1 (" in versions[1].summary
@@ -200,8 +196,8 @@ async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memor
     assert len(await recoverable(memory, limit=1)) == 3
 
     found = await recoverable(memory, "a paddle for the kayak")
-    assert found[0].id == number
-    assert {one.id for one in await recoverable(memory, "2 bar")} >= {versions[1].id, undo}
+    assert found[0].id == kayak
+    assert {one.id for one in await recoverable(memory, "2 bar")} >= {versions[1].id, taken_back_by}
     assert [one.id for one in await recoverable(memory, "sea")] == ["archive/journal/2025-01-01.md"]
     assert await recoverable(memory, "xylophone") == []
     assert as_text([]) == "There is nothing to recover."
@@ -280,48 +276,29 @@ async def test_a_version_with_a_secret_stays_in_git(memory: Memory) -> None:
 async def test_what_an_editor_saves_in_between_can_be_had_back(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = committed(memory, "one\n")
     memory.files.write_atomic(NOTES, "two\n")
-    real = WorkspaceFiles.write_atomic
-    saved: list[int] = []
-
-    def write(self: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        if path == NOTES and not saved:
-            saved.append((self.root / NOTES).write_text("three, by an editor\n"))
-        real(self, path, text, expected, new=new)
-
-    monkeypatch.setattr(WorkspaceFiles, "write_atomic", write)
+    saves_first(monkeypatch, memory.files, NOTES, lambda _: "three, by an editor\n")
     done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
     assert memory.files.read_text(NOTES) == "one\n"
-    assert done.undo is not None
-    await recover(memory, done.undo, USER, apply=True)
+    await undo(memory, done)
     assert memory.files.read_text(NOTES) == "three, by an editor\n"
 
 
 async def test_an_editor_that_never_stops_saving_wins(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = committed(memory, "one\n")
     memory.files.write_atomic(NOTES, "two\n")
-    real, count = WorkspaceFiles.write_atomic, iter(range(100))
-
-    def write(self: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        if path == NOTES:
-            (self.root / NOTES).write_text(f"{next(count)}\n")
-        real(self, path, text, expected, new=new)
-
-    monkeypatch.setattr(WorkspaceFiles, "write_atomic", write)
+    saves_first(monkeypatch, memory.files, NOTES, lambda text: f"{text}and more\n", times=100)
     with pytest.raises(Conflict):
         await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
 
 
-async def test_without_git_entries_still_come_back(
-    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    number = await with_archive(memory, clock)
+async def test_without_git_entries_still_come_back(memory: Memory, monkeypatch: pytest.MonkeyPatch, kayak: str) -> None:
 
     def missing(*_: object, **__: object) -> bytes:
         raise Unavailable("this needs git")
 
     monkeypatch.setattr(Repository, "run", missing)
     assert {one.kind for one in await recoverable(memory)} == {"archive"}
-    assert (await recover(memory, number, USER, apply=True)).applied
+    assert (await recover(memory, kayak, USER, apply=True)).applied
     with pytest.raises(Unavailable, match="git"):
         await recover(memory, f"{MEMORY}@HEAD", USER)
 
@@ -419,11 +396,11 @@ def test_the_line_that_holds_most_of_a_query_is_shown() -> None:
 
 @pytest.fixture
 async def memory(workspace: Path, empty_memory: None, clock: Clock) -> AsyncIterator[Memory]:
-    async with small_memory(workspace, clock) as opened:
+    async with open_memory(workspace, SMALL, clock=clock) as opened:
         yield opened
 
 
-SAID = [words(number) for number in range(1, 13)]
+SAID = [errand(number) for number in range(1, 13)]
 
 
 @pytest.fixture(scope="module")
@@ -433,7 +410,7 @@ def grown_workspace(tmp_path_factory: pytest.TempPathFactory, new_workspace: Pat
     copied(new_workspace, made)
 
     async def make() -> None:
-        async with small_memory(made, Clock()) as opened:
+        async with open_memory(made, SMALL, clock=Clock()) as opened:
             assert await grow(opened) == SAID
 
     anyio.run(make)
@@ -443,7 +420,7 @@ def grown_workspace(tmp_path_factory: pytest.TempPathFactory, new_workspace: Pat
 @pytest.fixture
 async def grown(workspace: Path, grown_workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
     copied(grown_workspace, workspace)
-    async with small_memory(workspace, clock) as opened:
+    async with open_memory(workspace, SMALL, clock=clock) as opened:
         yield opened
 
 
@@ -453,14 +430,6 @@ async def cold(memory: Memory) -> list[Recoverable]:
 
 async def forms(memory: Memory) -> dict[str, LiveChunk]:
     return {chunk.id: chunk for chunk in await live_set(memory, "s")}
-
-
-def files_of(root: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in root.rglob("*")
-        if path.is_file() and ".git" not in path.parts and not path.name.startswith("state.db")
-    }
 
 
 async def test_each_cold_chunk_comes_back_byte_for_byte(grown: Memory) -> None:
@@ -486,13 +455,13 @@ async def test_any_text_comes_back_as_it_was(memory: Memory) -> None:
 
 async def test_a_dry_run_says_what_would_come_and_leaves_every_byte(grown: Memory, workspace: Path) -> None:
     (one, *_) = await cold(grown)
-    before, live = files_of(workspace), await forms(grown)
+    before, live = bytes_of(workspace), await forms(grown)
     shown = await recover(grown, one.id, USER)
     assert not shown.applied
     assert "would be recovered" in shown.markdown
     assert "tokens in the live context" in shown.markdown
     assert shown.diff.startswith("--- /dev/null")
-    assert files_of(workspace) == before
+    assert bytes_of(workspace) == before
     assert await forms(grown) == live
 
 
@@ -542,8 +511,7 @@ async def test_after_the_conversation_ended_its_text_is_still_there(grown: Memor
     done = await recover(grown, one.id, USER, apply=True)
     assert done.content == SAID[turn - 1]
     assert "its conversation has ended" in done.markdown
-    assert done.undo is not None
-    await recover(grown, done.undo, USER, apply=True)
+    await undo(grown, done)
     assert one.id in {left.id for left in await cold(grown)}
     await recover(grown, one.id, USER, apply=True)
     await observe(grown, NewTurn("user", "Let us go on.", session="s"), USER)
@@ -555,8 +523,7 @@ async def test_what_was_forgotten_does_not_come_back(memory: Memory) -> None:
     await grow(memory)
     (first,) = [chunk for chunk in (await forms(memory)).values() if chunk.turn == 1]
     assert first.form == "cold"
-    undo = (await recover(memory, first.id, USER, apply=True)).undo
-    assert undo is not None
+    done = await recover(memory, first.id, USER, apply=True)
     await forget(memory, ForgetTarget(text="violet umbrella nine"))
-    await recover(memory, undo, USER, apply=True)
+    await undo(memory, done)
     assert "violet" not in str((await recover(memory, first.id, USER)).content)

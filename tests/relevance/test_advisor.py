@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.relevance.advisor_items import (
-    Lexicon,
-    band,
-    described_by,
-    frequency,
-    recency,
-    relevance,
-)
+from mcp_server.relevance.advisor_items import Lexicon, band, described_by, frequency, recency, relevance
 
 LEXICON = Lexicon(
     technologies={"react": frozenset({"react", "jsx", "radix"}), "python": frozenset({"python", "fastapi"})},
@@ -41,14 +34,10 @@ def test_frequency_rises_by_tiers(accesses: int, points: int) -> None:
 @pytest.mark.parametrize(
     ("total", "label"),
     [
-        (0, "prune"),
-        (8, "prune"),
-        (9, "consider"),
-        (15, "consider"),
-        (16, "keep unless critical"),
-        (22, "keep unless critical"),
-        (23, "keep"),
-        (30, "keep"),
+        *((total, "prune") for total in (0, 8)),
+        *((total, "consider") for total in (9, 15)),
+        *((total, "keep unless critical") for total in (16, 22)),
+        *((total, "keep") for total in (23, 30)),
     ],
 )
 def test_bands_label_a_score(total: int, label: str) -> None:
@@ -73,16 +62,8 @@ def test_relevance_takes_the_best_tier_that_fits(named: set[str], described: set
 @pytest.mark.parametrize(
     ("path", "text", "description"),
     [
-        (
-            "docs/feed.md",
-            "Some words first.\n\n## The feed that the shop polls\nIt is paged.",
-            "The feed that the shop polls",
-        ),
-        (
-            "app/dhl.py",
-            '#!/usr/bin/env python\n# coding: utf-8\n"""Verifies the webhooks of DHL.\n\nMore."""',
-            "Verifies the webhooks of DHL.",
-        ),
+        ("docs/feed.md", "Words first.\n\n## The feed of the shop\nIt is paged.", "The feed of the shop"),
+        ("app/dhl.py", '#!/usr/bin/env python\n# coding: utf-8\n"""Verifies hooks.\n\nMore."""', "Verifies hooks."),
         ("app/dhl.py", '     1\t"""Verifies."""\n     2\timport os', "Verifies."),
         ("src/feed.ts", "/**\n * Pages the feed.\n */\nexport {}", "Pages the feed."),
         ("src/lib.rs", "//! Pages the feed.\nuse std::fs;", "Pages the feed."),

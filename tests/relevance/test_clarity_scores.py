@@ -79,20 +79,26 @@ def test_growth_of_more_than_a_fifth_in_five_minutes_is_fast() -> None:
 
 
 RULES = Clarity()
-
-
 STRICT = Clarity(strict_mode=True)
-
-
 NOTHING: frozenset[str] = frozenset()
+Scored = list[tuple[Item, float]]
 
 
 def item(name: str, mentions: int = 1, category: ItemCategory = "project", anchored: bool = False) -> Item:
     return Item(name, category, mentions, 0, 1, datetime(2026, 3, 1, tzinfo=UTC), anchored)
 
 
-def kept(scored: list[tuple[Item, float]], rules: Clarity = RULES, essential: frozenset[str] = NOTHING) -> set[str]:
+def kept(scored: Scored, rules: Clarity = RULES, essential: frozenset[str] = NOTHING) -> set[str]:
     return {verdict.item.id for verdict in prune(scored, essential, rules, {}) if verdict.keep}
+
+
+def ranked(points: range, mentions: int, of_kinds: int = 1) -> Scored:
+    """Items i00, i01 … of one kind or several, each with its number of points."""
+    return [(item(f"i{n:02}", mentions, CATEGORIES[n % of_kinds]), float(n)) for n in points]
+
+
+def named(points: range) -> set[str]:
+    return {f"i{n:02}" for n in points}
 
 
 def test_under_eight_points_an_item_goes_unless_it_was_mentioned_three_times_or_anchored() -> None:
@@ -100,25 +106,12 @@ def test_under_eight_points_an_item_goes_unless_it_was_mentioned_three_times_or_
     assert kept(scored) == {"often", "fast", "high"}
 
 
-def test_the_cap_of_a_category_is_stronger_than_three_mentions() -> None:
-    scored = [(item(f"p{number:02}", 5), float(number)) for number in range(10, 35)]
-    assert kept(scored) == {f"p{number:02}" for number in range(15, 35)}
-
-
-def test_in_strict_mode_items_of_25_points_survive_the_cap_of_their_category() -> None:
-    scored = [(item(f"p{number:02}"), float(number)) for number in range(10, 50)]
-    assert kept(scored, STRICT) == {f"p{number:02}" for number in range(25, 50)}
-
-
-def test_over_fifty_items_the_lowest_go_until_thirty_are_left() -> None:
-    scored = [(item(f"i{n:02}", 3, CATEGORIES[n % 4]), float(n)) for n in range(60)]
-    assert kept(scored) == {f"i{n:02}" for n in range(30, 60)}
-    assert len(kept(scored[:50])) == 50
-
-
-def test_in_strict_mode_items_of_25_points_survive_the_cap_of_all_items_too() -> None:
-    scored = [(item(f"i{n:02}", 3, CATEGORIES[n % 4]), float(n)) for n in range(20, 80)]
-    assert kept(scored, STRICT) >= {f"i{n:02}" for n in range(25, 80)}
+def test_the_caps_of_a_category_and_of_all_items_take_the_lowest_and_in_strict_mode_none_of_25_points() -> None:
+    assert kept(ranked(range(10, 35), 5)) == named(range(15, 35)), "stronger than three mentions"
+    assert kept(ranked(range(10, 50), 1), STRICT) == named(range(25, 50))
+    assert kept(ranked(range(60), 3, 4)) == named(range(30, 60))
+    assert kept(ranked(range(50), 3, 4)) == named(range(50))
+    assert kept(ranked(range(20, 80), 3, 4), STRICT) >= named(range(25, 80))
 
 
 def test_essential_items_stay_in_strict_mode_only() -> None:
@@ -168,11 +161,7 @@ def test_what_does_not_fit_is_left_out_from_the_lowest_on() -> None:
     assert words(text) <= 20
     assert "thing0 " in text
     assert "thing79" not in text
-
-
-def test_without_items_there_is_no_block() -> None:
-    assert block([], words) == ("", [])
-    assert block([BlockItem("x", 1)], words, most=3) == ("", [])
+    assert block(shown, words, most=3) == block([], words) == ("", [])
 
 
 def test_anchored_items_come_first_and_all_of_them_by_their_names_alone_if_need_be() -> None:

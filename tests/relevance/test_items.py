@@ -17,11 +17,7 @@ from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS, Tra
 from mcp_server.settings import ClarityScoring
 
 AT = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
-
-
 LATER = AT + timedelta(minutes=9)
-
-
 EMPTY = Lexicon({}, {}, frozenset())
 
 
@@ -61,11 +57,8 @@ def test_a_file_whose_text_we_never_saw_counts_with_the_seeds_estimate_where_the
     assert ours.tokens < 5
 
 
-def test_what_is_cold_is_no_item_any_more() -> None:
+def test_a_file_that_was_changed_later_than_it_was_read_counts_from_then_and_a_cold_one_not_at_all() -> None:
     assert items_of([named("file", "a.py", form="cold")], {}, estimated=True) == []
-
-
-def test_a_file_that_was_changed_later_than_it_was_read_counts_from_then() -> None:
     (item,) = items_of([named("file", "a.py", mtime=LATER)], {}, estimated=True)
     assert item.last_accessed == LATER
 
@@ -79,14 +72,8 @@ def test_the_state_has_the_seeds_fields_and_no_others() -> None:
     items = items_of(chunks, {}, estimated=True)
     advice = advise(items, "nothing of it", 0.75, AT + timedelta(hours=3), EMPTY)
     state = state_of("abc123", advice, items, 8500, 12000, AT)
-    assert list(state) == [
-        "session_id",
-        "updated_at",
-        "total_context_tokens",
-        "context_budget",
-        "items",
-        "pruning_recommendations",
-    ]
+    fields = "session_id updated_at total_context_tokens context_budget items pruning_recommendations"
+    assert list(state) == fields.split()
     skill, file, agent = state["items"]
     common = ["id", "type", "path", "loaded_at", "last_accessed", "access_count", "estimated_tokens", "tags"]
     assert list(skill) == [*common, "score"]
@@ -109,14 +96,8 @@ def test_from_ninety_five_percent_on_items_stand_there_without_a_score() -> None
 
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
-
-
 W = ClarityScoring()
-
-
 said = st.sampled_from(["ClaraCore", "focus-engine", "the oven", "SOUL.md", "web_search", "gardens", "ok thanks", ""])
-
-
 messages = st.lists(st.tuples(st.sampled_from(["user", "agent", "system"]), st.lists(said).map(" ".join)), max_size=40)
 
 
@@ -127,13 +108,10 @@ def heard(turns: list[tuple[Role, str]]) -> Tracker:
     return tracker
 
 
-def test_a_user_mentions_and_an_agent_refers() -> None:
+def test_a_user_mentions_and_an_agent_refers_and_brings_in_nothing_by_itself() -> None:
     tracker = heard([("user", "ClaraCore"), ("agent", "ClaraCore is up"), ("user", "and ClaraCore now?")])
     item = tracker.items["claracore"]
     assert (item.mentions, item.references, item.last_mention, tracker.exchange) == (2, 1, 2, 2)
-
-
-def test_an_agent_brings_in_nothing_by_itself() -> None:
     assert not heard([("user", "hi"), ("agent", "NewThing is here"), ("system", "OtherThing")]).items
 
 

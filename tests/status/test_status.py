@@ -27,7 +27,7 @@ from mcp_server.status import doctor
 from mcp_server.status.doctor import Check, examine, plan_reset, reset
 from mcp_server.status.status import VIEWS, status
 from tests.conftest import KEYWORDS_ONLY, Clock
-from tests.small_context import USER, grow, small_memory
+from tests.pressing import SMALL, USER, grow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fast_notes")]
 
@@ -173,7 +173,7 @@ async def test_files_whose_names_cannot_be_used_are_named(memory: Memory) -> Non
 
 @pytest.fixture
 async def memory(workspace: Path, empty_memory: None, clock: Clock) -> AsyncIterator[Memory]:
-    async with small_memory(workspace, clock) as opened:
+    async with open_memory(workspace, SMALL, clock=clock) as opened:
         yield opened
 
 

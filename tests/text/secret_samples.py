@@ -47,8 +47,8 @@ def _join(*parts: str | Maker) -> Maker:
     return lambda rng: "".join(part if isinstance(part, str) else part(rng) for part in parts)
 
 
-def _either(*makers: Maker) -> Maker:
-    return lambda rng: rng.choice(makers)(rng)
+def _either(*makers: str | Maker) -> Maker:
+    return lambda rng: _join(rng.choice(makers))(rng)
 
 
 def _uuid(rng: random.Random) -> str:
@@ -83,6 +83,9 @@ def _block(name: str, lines: int) -> Maker:
     return make
 
 
+_TEN = _chars(UPPER + DIGITS, 10)
+
+
 def _password(rng: random.Random) -> str:
     """As people choose them: a word, some digits, often a sign; or as password managers make them."""
     words = ["sunflower", "Dragon", "tiger", "Blue", "kitchen", "Zagreb", "hunter", "Coffee", "winter", "Monkey"]
@@ -100,18 +103,7 @@ def _shell_password(rng: random.Random) -> str:
 
 
 BY_FORM: dict[str, Maker] = {
-    "1password-secret-key": _join(
-        "A3-",
-        _chars(UPPER + DIGITS, 6),
-        "-",
-        _chars(UPPER + DIGITS, 11),
-        "-",
-        _chars(UPPER + DIGITS, 5),
-        "-",
-        _chars(UPPER + DIGITS, 5),
-        "-",
-        _chars(UPPER + DIGITS, 5),
-    ),
+    "1password-secret-key": lambda rng: "-".join(["A3", *(_chars(UPPER + DIGITS, n)(rng) for n in (6, 11, 5, 5, 5))]),
     "1password-service-account": _join("ops", "_ey", "J", _chars(ALNUM, 260)),
     "age": _join("AGE-SECRET", "-KEY-1", _chars("QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58)),
     "airtable": _join("pat", _chars(ALNUM, 14), ".", _chars(HEX, 64)),
@@ -131,10 +123,10 @@ BY_FORM: dict[str, Maker] = {
     "docker-pat": _join("dck", "r_pat_", _chars(URLSAFE, 27)),
     "doppler": _join("dp.", "pt.", _chars(ALNUM, 43)),
     "dropbox": _join("sl", ".", _either(_join("u.AF", _chars(URLSAFE, 160)), _join("B", _chars(URLSAFE, 134)))),
-    "duffel": _join("duf", "fel_", _either(lambda _: "live", lambda _: "test"), "_", _chars(URLSAFE, 43)),
+    "duffel": _join("duf", "fel_", _either("live", "test"), "_", _chars(URLSAFE, 43)),
     "dynatrace": _join("dt0", "c01.", _chars(BASE32, 24), ".", _chars(BASE32, 64)),
-    "easypost": _join("EZ", _either(lambda _: "AK", lambda _: "TK"), _chars(ALNUM, 54)),
-    "facebook": _join("EAA", _either(lambda _: "M", lambda _: "C", lambda _: "G"), _chars(ALNUM, 170)),
+    "easypost": _join("EZ", _either("AK", "TK"), _chars(ALNUM, 54)),
+    "facebook": _join("EAA", _either("M", "C", "G"), _chars(ALNUM, 170)),
     "figma": _join("fi", "gd_", _chars(URLSAFE, 40)),
     "fly": _join("fm", "2_", _chars(BASE64, 200)),
     "frame-io": _join("fio", "-u-", _chars(URLSAFE, 64)),
@@ -165,7 +157,7 @@ BY_FORM: dict[str, Maker] = {
     "openshift": _join("sha", "256~", _chars(URLSAFE, 43)),
     "planetscale": _join("pscale", "_tkn_", _chars(URLSAFE, 43)),
     "postman": _join("PM", "AK-", _chars(HEX, 24), "-", _chars(HEX, 34)),
-    "prefect": _join("pn", _either(lambda _: "u_", lambda _: "b_"), _chars(ALNUM, 36)),
+    "prefect": _join("pn", _either("u_", "b_"), _chars(ALNUM, 36)),
     "private-key": _block("RSA " + "PRIVATE KEY", 12),
     "private-key-openssh": _block("OPENSSH " + "PRIVATE KEY", 6),
     "private-key-pgp": _block("PGP " + "PRIVATE KEY BLOCK", 10),
@@ -175,23 +167,15 @@ BY_FORM: dict[str, Maker] = {
     "rubygems": _join("ruby", "gems_", _chars(HEX, 48)),
     "sendgrid": _join("SG", ".", _chars(URLSAFE, 22), ".", _chars(URLSAFE, 43)),
     "sentry": _join("snt", "ryu_", _chars(HEX, 64)),
-    "shippo": _join("ship", "po_", _either(lambda _: "live", lambda _: "test"), "_", _chars(HEX, 40)),
+    "shippo": _join("ship", "po_", _either("live", "test"), "_", _chars(HEX, 40)),
     "shopify": _join("sh", "pat_", _chars(HEX, 32)),
-    "slack-app": _join("xa", "pp-1-A", _chars(UPPER + DIGITS, 10), "-", _chars(DIGITS, 13), "-", _chars(HEX, 64)),
+    "slack-app": _join("xa", "pp-1-A", _TEN, "-", _chars(DIGITS, 13), "-", _chars(HEX, 64)),
     "slack-bot": _join("xo", "xb-", _chars(DIGITS, 12), "-", _chars(DIGITS, 13), "-", _chars(ALNUM, 24)),
     "slack-user": _join(
         "xo", "xp-", _chars(DIGITS, 12), "-", _chars(DIGITS, 12), "-", _chars(DIGITS, 13), "-", _chars(HEX, 32)
     ),
-    "slack-webhook": _join(
-        "https://hooks.",
-        "slack.com/services/T",
-        _chars(UPPER + DIGITS, 10),
-        "/B",
-        _chars(UPPER + DIGITS, 10),
-        "/",
-        _chars(ALNUM, 24),
-    ),
-    "sourcegraph": _join("sg", "p_", _either(_join(_chars(HEX, 16), "_"), lambda _: "local_"), _chars(HEX, 40)),
+    "slack-webhook": _join("https://hooks.", "slack.com/services/T", _TEN, "/B", _TEN, "/", _chars(ALNUM, 24)),
+    "sourcegraph": _join("sg", "p_", _either(_join(_chars(HEX, 16), "_"), "local_"), _chars(HEX, 40)),
     "square": _join("EAA", "A", _chars(URLSAFE, 60)),
     "stripe-restricted": _join("rk", "_live_", _chars(ALNUM, 99)),
     "stripe-secret": _join("sk", "_live_", _chars(ALNUM, 99)),

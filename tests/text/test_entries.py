@@ -27,17 +27,11 @@ BODY = """# Core Memory
 """
 
 
-def test_an_entry_goes_to_the_end_of_its_section() -> None:
+def test_an_entry_goes_to_the_end_of_its_section_which_may_be_empty_or_missing() -> None:
     body = entries.appended(BODY, "Key Decisions", "- new")
     assert "because people read them\n- new\n\n## Lessons" in body
-
-
-def test_a_missing_section_is_made_at_the_end() -> None:
-    assert entries.appended("# T\n", "Facts", "- a") == "# T\n\n## Facts\n\n- a\n"
-
-
-def test_an_empty_section_takes_its_first_entry() -> None:
     assert entries.appended(BODY, "facts", "- a").endswith("## Facts\n\n- a\n")
+    assert entries.appended("# T\n", "Facts", "- a") == "# T\n\n## Facts\n\n- a\n"
 
 
 def test_entries_know_their_section_lines_and_date() -> None:
@@ -129,13 +123,12 @@ DAY = "2026-02-16"
         ),
     ],
 )
-def test_a_kind_chooses_file_and_section(kind: str, content: str, project: str | None, path: str, section: str) -> None:
+def test_a_kind_chooses_file_and_section_unless_one_is_named(
+    kind: str, content: str, project: str | None, path: str, section: str
+) -> None:
     place = place_for(kind, content, project, DAY, None)
     assert (place.path, place.section) == (path, section)
-
-
-def test_a_section_that_is_named_is_used() -> None:
-    assert place_for("fact", "x", None, DAY, "Tools").section == "Tools"
+    assert place_for(kind, content, project, DAY, "Tools").section == "Tools"
 
 
 @pytest.mark.parametrize(

@@ -66,18 +66,7 @@ def test_plain_text_stays_as_it_is(text: str) -> None:
 MARKERS = st.sampled_from(
     [
         *"<>[]|｜:：*#/ \n\r\u200b\x0b\u202e\ud800\u200c\u200d\u00ad\ufe0f\U000e0101＜‹ſﬆ",
-        "ѕystem",
-        "Нuman",
-        "👩",
-        "<!--",
-        "-->",
-        "INST",
-        "im_start",
-        "system",
-        "-reminder",
-        "SYS",
-        "Human",
-        "System",
+        *["ѕystem", "Нuman", "👩", "<!--", "-->", "INST", "im_start", "system", "-reminder", "SYS", "Human", "System"],
     ]
 )
 
@@ -87,7 +76,6 @@ MARKERS = st.sampled_from(
 @example("< \nsystem\nAssistant:")
 def test_doing_it_twice_is_doing_it_once(text: str) -> None:
     once = neutralise(text)
-
     assert neutralise(once) == once
     assert not any(marker in once for marker in ("<!--", "-->", "<|", "|>", "[INST]", "\r", "\x00", "\u202e"))
     once.encode()

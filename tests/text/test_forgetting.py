@@ -111,22 +111,16 @@ def test_paraphrases_and_longer_words_are_not(text: str) -> None:
     assert not request(FACT).find(text)
 
 
-def test_scripts_without_spaces_are_found_inside_a_sentence() -> None:
+def test_scripts_without_spaces_are_found_inside_a_sentence_and_a_mark_is_never_part_of_a_run() -> None:
     assert request("東京の金庫").clean("彼は東京の金庫に住む") == f"彼は{MARK}に住む"
-
-
-def test_a_mark_is_never_part_of_a_run() -> None:
     assert not request("one forgotten two").find(f"one {MARK} two")
     assert not request("one two").find(f"one {MARK} two")
 
 
-def test_the_letter_that_file_names_write_otherwise_is_found() -> None:
-    assert request("Đorđe Petrović").name("djordje-petrovic.md") == "forgotten.md"
-
-
-def test_names_get_no_brackets() -> None:
+def test_names_get_no_brackets_and_their_way_to_write_a_letter_is_known() -> None:
     made = request("vault code")
     assert made.path("knowledge/vault-code/the-vault-code.md") == "knowledge/forgotten/the-forgotten.md"
+    assert request("Đorđe Petrović").name("djordje-petrovic.md") == "forgotten.md"
 
 
 def test_a_forgotten_turn_is_all_marks_and_its_neighbours_are_not() -> None:
@@ -171,6 +165,7 @@ def test_lines_that_name_a_forgotten_source_are_derived() -> None:
     assert made.derived("- It is so. [src: ses_1#9]")
     assert not made.derived("- It is so. [src: raw/a.md#3]")
     assert not EMPTY.derived("- It is so. [src: raw/a.md#2]")
+    assert not made.derived(f"- it [src: raw/a.md#{'9' * 5_000}]"), "a number without end is nobody's"
 
 
 def test_what_was_cut_off_is_found_where_it_was_cut() -> None:
@@ -203,26 +198,22 @@ def test_a_text_without_letters_cannot_be_forgotten() -> None:
         EMPTY.window(" …! ")
 
 
-@pytest.mark.parametrize("line", ["", "{", "[]", '{"id": 1}', '{"id": "x", "at": "never", "salt": "00"}'])
-def test_a_broken_line_is_named(line: str) -> None:
-    with pytest.raises(Invalid, match=r"forgotten\.jsonl"):
-        from_line(line)
-
-
 def test_values_inside_json_are_cleaned_with_their_keys() -> None:
     made = request("vault code")
     value = {"vault code": ["the vault code", 1, None, {"a": True}]}
     assert forgotten.values(value, made.clean, made.name) == {"forgotten": [f"the {MARK}", 1, None, {"a": True}]}
 
 
+GIVEN = '{"id": "fgt_1", "at": "2026-02-16T12:00:00Z", "windows": '
+
+
 @pytest.mark.parametrize(
-    "broken",
-    ['"windows": [[5, ""]], "salt": "00"', f'"windows": [], "salt": "{"00" * 65}"', '"windows": ' + "[" * 100_000],
+    "line",
+    [
+        *("", "{", "[]", '{"id": 1}', '{"id": "x", "at": "never", "salt": "00"}'),
+        *(f'{GIVEN}[[5, ""]], "salt": "00"}}', f'{GIVEN}[], "salt": "{"00" * 65}"}}', GIVEN + "[" * 100_000 + "}"),
+    ],
 )
-def test_a_line_that_could_not_be_applied_is_refused_when_it_is_read(broken: str) -> None:
-    with pytest.raises(Invalid, match="not a valid line of forgotten"):
-        from_line(f'{{"id": "fgt_1", "at": "2026-02-16T12:00:00Z", {broken}}}')
-
-
-def test_a_source_with_a_number_without_end_is_nobodys() -> None:
-    assert not replace(EMPTY, sources=frozenset({b"x"})).derived(f"- it [src: raw/a.md#{'9' * 5_000}]")
+def test_a_line_that_could_not_be_applied_is_refused_when_it_is_read(line: str) -> None:
+    with pytest.raises(Invalid, match=r"not a valid line of .*forgotten\.jsonl"):
+        from_line(line)

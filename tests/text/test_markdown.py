@@ -12,13 +12,9 @@ from mcp_server.errors import Invalid
 from mcp_server.text.markdown import link_targets, links, load, resolve, sections, split_front_matter, without_comments
 
 
-def test_front_matter_is_split_off_with_its_lines() -> None:
+def test_front_matter_is_split_off_with_its_lines_and_a_rule_or_an_unclosed_fence_is_none() -> None:
     found = split_front_matter("---\ntype: memory\n---\n\n# Title\n")
-
     assert (found.raw, found.body, found.body_line) == ("type: memory\n", "\n# Title\n", 4)
-
-
-def test_a_rule_or_an_unclosed_fence_is_no_front_matter() -> None:
     for text in ("---\nno end\n", "# Title\n---\na\n---\n", "", "---", "text"):
         assert split_front_matter(text).body == text
         assert split_front_matter(text).body_line == 1
@@ -27,16 +23,12 @@ def test_a_rule_or_an_unclosed_fence_is_no_front_matter() -> None:
 @given(st.text(alphabet="-.\n\r a:\ufeff", max_size=40))
 def test_the_body_is_always_the_end_of_the_text(text: str) -> None:
     found = split_front_matter(text)
-
     assert text.endswith(found.body)
     assert found.raw in text
 
 
 def test_sections_know_their_lines_and_the_headings_above_them() -> None:
-    body = "intro\n\n# A\ntext\n## B ##\nmore\n\n# C\n"
-
-    found = sections(body, 10)
-
+    found = sections("intro\n\n# A\ntext\n## B ##\nmore\n\n# C\n", 10)
     assert [(s.level, s.title, s.trail, s.start, s.end) for s in found] == [
         (0, "", (), 10, 11),
         (1, "A", (), 12, 13),
@@ -46,22 +38,16 @@ def test_sections_know_their_lines_and_the_headings_above_them() -> None:
     assert found[2].text == "## B ##\nmore\n"
 
 
-def test_code_and_comments_hold_no_headings() -> None:
-    body = "# A\n```py\n# no\n```\n~~~\n# no\n```\n~~~\n<!-- x\n# no\n-->\n`` a ``\n# B\n\n    # no\n#no\n"
-
-    assert [s.title for s in sections(body)] == ["A", "B"]
-
-
-def test_underlined_headings_count_and_rules_do_not() -> None:
-    body = "Title\n=====\ntext\n\nTwo\nlines\n---\n\n- item\n---\n\n---\n> quote\n---\n"
-
-    assert [(s.level, s.title, s.start) for s in sections(body)] == [(1, "Title", 1), (2, "Two lines", 5)]
+def test_code_and_comments_hold_no_headings_underlined_ones_count_and_rules_do_not() -> None:
+    code = "# A\n```py\n# no\n```\n~~~\n# no\n```\n~~~\n<!-- x\n# no\n-->\n`` a ``\n# B\n\n    # no\n#no\n"
+    assert [s.title for s in sections(code)] == ["A", "B"]
+    lines = "Title\n=====\ntext\n\nTwo\nlines\n---\n\n- item\n---\n\n---\n> quote\n---\n"
+    assert [(s.level, s.title, s.start) for s in sections(lines)] == [(1, "Title", 1), (2, "Two lines", 5)]
 
 
 @given(st.text(alphabet="#=-~` \n\rab<!>", max_size=60), st.integers(1, 50))
 def test_sections_cover_every_line_that_says_something(body: str, first: int) -> None:
     found = sections(body, first)
-
     lines = body.split("\n")
     covered = {number for section in found for number in range(section.start, section.end + 1)}
     assert all(first + index in covered for index, line in enumerate(lines) if line.strip())
@@ -92,15 +78,10 @@ PATHS = (
 )
 
 
-def test_links_are_read_with_their_heading() -> None:
+def test_links_are_read_with_their_heading_and_what_stands_in_code_is_none() -> None:
     found = links("See [[ana-kovac]] and [[Atlas#Stack|the map]].")
-
     assert [(link.name, link.heading) for link in found] == [("ana-kovac", None), ("Atlas", "Stack")]
-
-
-def test_what_stands_in_code_is_no_link() -> None:
     text = "`[[a]]` and\n```sh\nif [[ -f x ]]; then\n```\n[[b]] ``x [[c]]``\n"
-
     assert [link.name for link in links(text)] == ["b"]
 
 

@@ -58,13 +58,8 @@ def test_a_long_text_is_cut_at_paragraph_ends() -> None:
 def test_a_turn_is_one_passage_and_its_lines_show_it() -> None:
     text, parsed = written(Turn(1, "user", "hello\nthere", AT, name="Ana"), Turn(2, "agent", "hi", AT))
     first, second = of_turns("raw/x.md", parsed.head, parsed.turns)
-    assert (first.unit, first.turn, first.role, first.speaker, first.project) == (
-        "raw/x.md#1",
-        1,
-        "user",
-        "Ana",
-        "git:x/y",
-    )
+    known = (first.unit, first.turn, first.role, first.speaker, first.project)
+    assert known == ("raw/x.md#1", 1, "user", "Ana", "git:x/y")
     lines = text.split("\n")
     assert lines[first.start - 1].startswith("## 14:30 — user (Ana)")
     assert lines[first.end - 1] == "there"
@@ -99,13 +94,10 @@ def test_a_section_is_a_passage_under_its_headings() -> None:
     assert indexed_text(two).startswith("Top › Two: ## Two")
 
 
-def test_a_description_is_found_with_the_first_section() -> None:
+def test_a_description_is_found_with_the_first_section_and_an_empty_file_has_none() -> None:
     (only,) = of_knowledge("topics/email.md", "Body text", 4, {"name": "email", "description": "How we write mail"})
     assert "How we write mail" in only.text
     assert only.title == "email"
-
-
-def test_an_empty_file_has_no_passages() -> None:
     assert of_knowledge("knowledge/reference/a.md", "", 1, {}) == ()
 
 
@@ -143,11 +135,8 @@ def test_a_derived_line_is_a_passage_of_its_own_with_its_own_day() -> None:
     assert (sails.start, own.unit) == (6, "knowledge/people/ana.md#3")
     assert "by hand" in own.text
     assert "bees" not in own.text
-
-
-def test_a_section_of_derived_lines_alone_is_no_passage_beside_them() -> None:
-    body = f"- 2023-05-07: Ana keeps bees. {SOURCE}\n- Ana sails. {SOURCE}\n"
-    found = of_knowledge("knowledge/people/ana.md", body, 1, {})
+    derived = f"- 2023-05-07: Ana keeps bees. {SOURCE}\n- Ana sails. {SOURCE}\n"
+    found = of_knowledge("knowledge/people/ana.md", derived, 1, {})
     assert [passage.unit for passage in found] == ["knowledge/people/ana.md#1", "knowledge/people/ana.md#2"]
 
 

@@ -14,7 +14,7 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def test_what_the_text_keeps_coming_back_to_stays() -> None:
+def test_what_the_text_keeps_coming_back_to_stays_and_left_out_sentences_show() -> None:
     text = (
         "The oven fails at 200 degrees. By the way, nice weather. The oven's thermostat was replaced in May. "
         "I had soup. So the oven needs a new thermostat."
@@ -22,9 +22,6 @@ def test_what_the_text_keeps_coming_back_to_stays() -> None:
     summary = summarise(text, 20, words)
     assert "thermostat" in summary
     assert "soup" not in summary
-
-
-def test_left_out_sentences_show() -> None:
     assert " … " in f" {summarise('Alpha beta. Gamma delta. Alpha beta gamma.', 8, words)} "
 
 
@@ -35,11 +32,8 @@ def test_a_summary_fits_and_says_only_what_was_said(text: str, most: int) -> Non
     assert all(part in text for part in sentences(text) if part in summary)
 
 
-def test_the_title_is_the_first_line_that_says_something() -> None:
+def test_the_title_is_the_first_line_that_says_something_cut_at_a_word() -> None:
     assert title_of("\n---\n# Fix the login page\nplease") == "Fix the login page"
-
-
-def test_a_long_line_is_cut_at_a_word() -> None:
     title = title_of("word " * 40)
     assert len(title) <= LONGEST
     assert title.endswith("word…")

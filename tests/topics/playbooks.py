@@ -65,6 +65,14 @@ def write(memory: Memory, path: str, text: str) -> None:
     memory.files.write_atomic(path, text)
 
 
+def only(memory: Memory, **topics: str) -> None:
+    """Writes topics in the place of the examples that a new memory has."""
+    for path in memory.files.names("topics", ""):
+        memory.files.remove(path)
+    for name, text in topics.items():
+        write(memory, f"topics/{name}.md", text)
+
+
 async def say(
     memory: Memory, text: str, role: str = "user", session: str = "s", files: tuple[str, ...] = (), **more: Any
 ) -> Observed:

@@ -16,24 +16,16 @@ from mcp_server.topics.front_matter import check, with_field
 
 def test_known_fields_are_understood_and_unknown_ones_kept() -> None:
     front = "type: journal\ndate: 2026-02-16\nsessions: [ses_a, ses_b]\nmood: good\nupdated: 2026-02-16\n"
-    text = f"---\n{front}---\n\n## Day\n"
-
-    checked = check(text, "knowledge/journal/2026-02-16.md")
-
+    checked = check(f"---\n{front}---\n\n## Day\n", "knowledge/journal/2026-02-16.md")
     assert checked.fields["mood"] == "good"
     assert checked.known.updated == datetime(2026, 2, 16, tzinfo=UTC)
     assert getattr(checked.known, "date", None) == date(2026, 2, 16)
     assert (checked.body, checked.body_line, checked.warnings) == ("\n## Day\n", 8, ())
 
 
-def test_a_file_without_front_matter_is_fine() -> None:
+def test_a_file_without_front_matter_is_fine_and_an_unknown_type_is_a_warning() -> None:
     assert check("# Notes\n", "x.md").body == "# Notes\n"
-
-
-def test_an_unknown_type_is_a_warning() -> None:
-    checked = check("---\n# hello\ntype: recipe\n---\n", "knowledge/reference/soup.md")
-
-    (warning,) = checked.warnings
+    (warning,) = check("---\n# hello\ntype: recipe\n---\n", "knowledge/reference/soup.md").warnings
     assert warning.startswith("knowledge/reference/soup.md: line 3: type 'recipe' is not one of identity, memory,")
 
 
@@ -60,9 +52,7 @@ def test_a_bad_field_is_named_with_file_and_line(front: str, says: str) -> None:
 def test_one_field_changes_and_every_other_byte_stays() -> None:
     front = "# mine\ntype:   memory   # core\nupdated: 2026-01-01 # by hand\nline_count: 3\n"
     text = f"---\n{front}---\n\n# Memory  \n".replace("\n", "\r\n")
-
     changed = with_field(with_field(text, "updated", "2026-02-16T18:00:00Z"), "line_count", 8)
-
     assert changed == text.replace("2026-01-01", '"2026-02-16T18:00:00Z"').replace("line_count: 3", "line_count: 8")
 
 
@@ -70,10 +60,8 @@ def test_a_missing_field_is_added_and_a_list_in_lines_becomes_one_line() -> None
     assert with_field("---\ntype: memory\n---\nx", "line_count", 1) == "---\ntype: memory\nline_count: 1\n---\nx"
     assert with_field("---\n---\nx", "a", "b") == "---\na: b\n---\nx"
     assert with_field("x\n", "a", "b") == "---\na: b\n---\n\nx\n"
-    assert (
-        with_field("---\ntags:\n  - a\n  - b\ntype: x\n---\n", "tags", ["a", "c d"])
-        == '---\ntags: ["a", "c d"]\ntype: x\n---\n'
-    )
+    changed = with_field("---\ntags:\n  - a\n  - b\ntype: x\n---\n", "tags", ["a", "c d"])
+    assert changed == '---\ntags: ["a", "c d"]\ntype: x\n---\n'
 
 
 FIELDS = st.dictionaries(
@@ -89,9 +77,7 @@ def test_setting_a_field_sets_that_field_alone(fields: dict[str, object], name: 
     for key, entry in fields.items():
         text = with_field(text, key, entry)
     before = load(split_front_matter(text).raw, "x")
-
     changed = with_field(text, name, value)
-
     found = split_front_matter(changed)
     assert found.body == body
     assert load(found.raw, "x") == {**before, name: value}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,15 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
-from mcp_server.topics.gate_log import (
-    KnownDecision,
-    decisions,
-    message_hash,
-    proposals,
-    quality,
-    used,
-)
+from mcp_server.topics.gate_log import KnownDecision, decisions, message_hash, proposals, quality, used
 from mcp_server.topics.listing import switch
-from tests.conftest import KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.topics.playbooks import only
 
 pytestmark = pytest.mark.anyio
 
 AGENT = Caller(source="mcp", client="test", session="talk")
-
-
 ASK = "Deploy the release to production, please."
-
 
 DEPLOYMENT = """---
 type: topic
@@ -52,11 +42,9 @@ warm. Tell the channel. Roll back first and ask questions later.
 
 
 @pytest.fixture
-async def memory(place: Path | str, clock: Callable[[], datetime]) -> AsyncIterator[Memory]:
+async def memory(place: Path | str, clock: Clock) -> AsyncIterator[Memory]:
     async with open_memory(place, KEYWORDS_ONLY, clock=clock) as opened:
-        for path in opened.files.names("topics", ""):
-            opened.files.remove(path)
-        opened.files.write_atomic("topics/deployment.md", DEPLOYMENT)
+        only(opened, deployment=DEPLOYMENT)
         yield opened
 
 
@@ -115,7 +103,6 @@ async def test_what_the_user_switches_is_what_they_think_of_the_decision(memory:
     await switch(memory, "deployment", "talk", on=False)
     assert last(memory)["was_useful"] is False
     assert last(memory)["outcome"] == "the user deactivated it"
-
     quiet = DEPLOYMENT.replace("priority: high", "priority: low")
     memory.files.write_atomic("topics/deployment.md", quiet)
     await observe(memory, NewTurn("user", "The production of the play was a success", session="other"), AGENT)
@@ -125,7 +112,7 @@ async def test_what_the_user_switches_is_what_they_think_of_the_decision(memory:
     assert last(memory)["outcome"] == "the user activated it"
 
 
-async def test_the_log_can_be_switched_off(place: Path | str, clock: Callable[[], datetime]) -> None:
+async def test_the_log_can_be_switched_off(place: Path | str, clock: Clock) -> None:
     off = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WATCHERS__LOG_GATE": "false"}
     async with open_memory(place, off, clock=clock) as memory:
         memory.files.write_atomic("topics/deployment.md", DEPLOYMENT)
@@ -137,40 +124,21 @@ async def test_the_log_can_be_switched_off(place: Path | str, clock: Callable[[]
 def write(memory: Memory, number: int, value: float, useful: bool | None) -> None:
     """A decision in the log, with what became of it."""
     at = {"session_id": "talk", "message_hash": f"m{number}", "topic_name": "deployment"}
-    decision = {
-        "event": "gate_decision",
-        "tier1_matched": True,
-        "tier2_score": value,
-        "value": value,
-        "threshold": 0.15,
-        "margin": 0.13,
-        "gate_result": value >= 0.28,
-        "was_useful": None,
-        "decided_by": "arithmetic",
-        "matched": ["keywords: production"],
-    }
-    append_or_drop(memory.files, "gate", at | decision)
+    decision = {"event": "gate_decision", "was_useful": None, "matched": ["keywords: production"]}
+    append_or_drop(memory.files, "gate", at | decided(value) | decision)
     if useful is not None:
-        append_or_drop(
-            memory.files, "gate", at | {"event": "gate_outcome", "was_useful": useful, "why": "a test said so"}
-        )
+        outcome = {"event": "gate_outcome", "was_useful": useful, "why": "a test said so"}
+        append_or_drop(memory.files, "gate", at | outcome)
 
 
-def past(value: float, useful: bool, **given_: object) -> KnownDecision:
+def decided(value: float) -> dict[str, Any]:
     """A decision of the gate without an LLM, at threshold .15 and margin .13."""
-    fields: dict[str, object] = {
-        "topic_name": "mail",
-        "tier1_matched": True,
-        "tier2_score": value,
-        "value": value,
-        "threshold": 0.15,
-        "margin": 0.13,
-        "gate_result": value >= 0.28,
-        "was_useful": useful,
-        "decided_by": "arithmetic",
-        **given_,
-    }
-    return KnownDecision(**fields)  # type: ignore[arg-type]  # every field has its own type
+    given = {"tier1_matched": True, "tier2_score": value, "value": value, "threshold": 0.15, "margin": 0.13}
+    return given | {"gate_result": value >= 0.28, "decided_by": "arithmetic"}
+
+
+def past(value: float, useful: bool, **given_: Any) -> KnownDecision:
+    return KnownDecision(**{"topic_name": "mail", "was_useful": useful, **decided(value), **given_})
 
 
 def test_a_higher_threshold_is_proposed_where_low_values_were_useless() -> None:

@@ -51,6 +51,7 @@ def fired(trigger: Trigger, heard: WatchedMessage | str, people: tuple[str, ...]
         (Trigger("mention", ("@silas",)), "silas or @Silas", ["Silas"]),
         (Trigger("mention"), "ask @ana-b, not ana@example.org", ["@ana"]),
         (Trigger("mention"), "nobody is named", []),
+        (Trigger("mention"), "ask ana kovac about it", ["ana kovac"]),  # somebody who has a file
         (Trigger("url"), "see https://a.example/x", ["https://a.example/x"]),
         (Trigger("url", ("github.com",)), "see https://a.example/x", []),
         (Trigger("url", ("github.com/*/*/pull/",)), "https://github.com/a/b/pull/1", ["https://github.com/a/b/pull/1"]),
@@ -59,7 +60,7 @@ def fired(trigger: Trigger, heard: WatchedMessage | str, people: tuple[str, ...]
     ],
 )
 def test_a_trigger_fires_and_says_where(trigger: Trigger, message: str, said: list[str]) -> None:
-    assert fired(trigger, message) == said
+    assert fired(trigger, message, people=("ana kovac", "milan")) == said
 
 
 def test_paths_of_tools_set_off_globs() -> None:
@@ -67,10 +68,6 @@ def test_paths_of_tools_set_off_globs() -> None:
     assert fired(Trigger("glob", ("*.py", "docs/*"), scope="both"), heard) == ["/p/src/app.py"]
     assert fired(Trigger("glob", ("*.rs",), scope="both"), heard) == []
     assert fired(Trigger("glob", ("*.py",), scope="both"), "no paths at all, app.py is only named") == []
-
-
-def test_without_names_everybody_who_has_a_file_counts_as_mentioned() -> None:
-    assert fired(Trigger("mention"), "ask ana kovac about it", people=("ana kovac", "milan")) == ["ana kovac"]
 
 
 @pytest.mark.parametrize(("scope", "hears"), [("input", "input"), ("output", "output"), ("both", "input output")])

@@ -22,7 +22,6 @@ SEED = EMAIL.replace("max_context_kb: 4\n", "max_context_kb: 4\nowner: Ana\n")
 
 def test_the_topic_of_the_seed_is_read_with_all_its_fields() -> None:
     topic, warnings = parse_topic("topics/email-triage.md", SEED)
-
     assert warnings == ()
     assert (topic.name, topic.path, topic.first_line) == ("email-triage", "topics/email-triage.md", 18)
     assert topic.triggers == (
@@ -38,7 +37,6 @@ def test_the_topic_of_the_seed_is_read_with_all_its_fields() -> None:
 
 def test_a_file_without_front_matter_is_a_topic_by_likeness() -> None:
     topic, _ = parse_topic("topics/Tea Time.md", "# Tea\n\nHow we brew it.\n")
-
     assert (topic.name, topic.description, topic.triggers, topic.activation) == (
         "tea-time",
         "How we brew it.",
@@ -62,7 +60,6 @@ def test_a_file_without_front_matter_is_a_topic_by_likeness() -> None:
 )
 def test_keys_of_the_topic_may_stand_inside_the_list(front: str) -> None:
     topic, warnings = parse_topic("topics/x.md", f"---\n{front}\n---\n")
-
     assert (topic.similarity_threshold, topic.activation, warnings) == (0.2, "auto", ())
     assert describe_triggers(topic) == "url, mention"
     text = f"---\n{front}\n---\n".splitlines()
@@ -166,7 +163,6 @@ def test_a_topic_that_needs_a_missing_package_names_the_extra(
 def test_a_field_that_is_nearly_a_known_one_is_pointed_out() -> None:
     front = "subscription: [a]\ntriggers:\n  - type: pattern\n    match: x\n    correction_hnt: y\ncolour: red"
     _, warnings = parse_topic("topics/x.md", f"---\n{front}\n---\n")
-
     assert warnings == (
         "topics/x.md: line 2: `subscription` is not a known field; did you mean `subscriptions`?",
         "topics/x.md: line 6: `correction_hnt` is not a known field; did you mean `correction_hint`?",
@@ -209,7 +205,6 @@ def test_a_broken_file_is_named_and_stops_no_other(topics: TopicFiles, tmp_path:
     write(tmp_path, "good.md", "# Good\n")
     write(tmp_path, "twin.md", "---\nname: Good\n---\n")
     found = topics.read()
-
     assert list(found.topics) == ["good"]
     assert [problem.split(".md")[0] for problem in found.problems] == ["topics/bad", "topics/binary", "topics/twin"]
     assert "rename one of them" in found.problems[-1]

@@ -8,11 +8,14 @@ from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
 from mcp_server.errors import NotFound
+from mcp_server.jobs.duties import keep_house
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance import clarity
+from mcp_server.storage.topics import ACTIVE
 from mcp_server.topics import patterns, watch
-from mcp_server.topics.listing import forget_old, list_topics, problems, switch
+from mcp_server.topics.gate_log import NAMESPACE
+from mcp_server.topics.listing import list_topics, problems, switch
 from mcp_server.topics.watch import first_tier_of_prompt, judge_prompt
 from tests.conftest import Clock
 from tests.topics.playbooks import TEA, context, say, write
@@ -175,7 +178,6 @@ async def test_the_words_of_active_topics_join_the_search_but_do_not_open_the_ga
     await say(memory, "where in the larder is what I need for tea?")
     compiled = await compile_context(memory, CompileRequest(session="s"), Caller())
     assert compiled.inputs.hits[0].hit.passage.path == "knowledge/reference/kitchen.md"
-
     await say(memory, "ok, thanks")
     quiet = await compile_context(memory, CompileRequest(session="s"), Caller())
     assert quiet.inputs.topics
@@ -226,7 +228,6 @@ async def test_a_catastrophic_pattern_costs_its_limit_and_is_named_until_it_is_m
     write(memory, "topics/bad.md", bad)
     write(memory, "topics/tea.md", TEA)
     said = await say(memory, "a" * 60 + "! tea")
-
     assert said.recorded
     assert await active(memory) == {"tea": "pattern “tea”"}
     (problem,) = await problems(memory)
@@ -251,10 +252,10 @@ async def test_long_after_its_end_a_conversations_topics_are_forgotten(memory: M
     write(memory, "topics/tea.md", TEA)
     await say(memory, "some tea")
     await end_session(memory, "s")
-    assert await forget_old(memory) == 0
-    clock.forward(days=memory.settings.context.recoverable_for_days + 1)
-    assert await forget_old(memory) == 1
-    assert await forget_old(memory) == 0
+    for days, kept in ((0, ["s"]), (memory.settings.context.recoverable_for_days + 1, [])):
+        clock.forward(days=days)
+        await keep_house(memory)
+        assert [await memory.state.keys_of(namespace) for namespace in (ACTIVE, NAMESPACE)] == [kept, kept]
 
 
 GERMAN = (
