@@ -327,6 +327,11 @@ async def revert(
     return done
 
 
+def _is_in(path: str, places: Iterable[str]) -> bool:
+    """Returns whether a path is one of these files, or in one of these folders."""
+    return any(path == one or path.startswith(f"{one}/") for one in places)
+
+
 def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool, only: Sequence[str] = ()) -> Reverted | None:
     git, merger = memory.git, memory.git.merging
     git.check_free()
@@ -342,8 +347,7 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool, only: 
     parent = parents[0] if parents else git.past.empty_tree()
 
     def is_kept(path: str) -> bool:
-        wanted = not only or any(path == one or path.startswith(f"{one}/") for one in only)
-        return not (wanted and path.startswith(KNOWLEDGE))
+        return not (_is_in(path, KNOWLEDGE) and (not only or _is_in(path, only)))
 
     plan = merger.plan(head, commit.id, parent, resolve, keep=is_kept)
     if only and not plan.changed:

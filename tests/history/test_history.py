@@ -224,6 +224,14 @@ async def test_a_revert_names_its_files_and_can_be_limited_to_one_project(memory
     assert "a wrong line" in (workspace / pages[1]).read_text()
 
 
+async def test_a_revert_changes_only_folders_of_the_memory(memory: Memory, workspace: Path) -> None:
+    for path in (ANA, "topics-old/mail.md"):
+        write(workspace, path, "# A page\n")
+    git(workspace, "add", "-A", "-f")
+    git(workspace, "commit", "-q", "-m", "by hand")
+    assert (await revert(memory, git(workspace, "rev-parse", "HEAD").strip(), USER)).paths == (ANA,)
+
+
 async def test_a_revert_refuses_what_it_must_not_do(memory: Memory, workspace: Path) -> None:
     await learned(memory, ANA, "# Ana\n\n- lives in Basel\n")
     identity = await learned(memory, "knowledge/identity/USER.md", "# User\n\nI am Ana\n")

@@ -273,6 +273,8 @@ def _is_alive(address: Path) -> bool:
         _, pid, _, _ = protocol.read_address(address.read_bytes())
         if os.name == "posix":  # on Windows signal 0 would end the process
             os.kill(pid, 0)
+    except PermissionError:  # another user's process
+        return True
     except (OSError, ValueError):
         return False
     return True

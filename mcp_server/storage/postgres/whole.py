@@ -318,7 +318,7 @@ def load(database: Database, source: Source) -> None:
                     _add_file(connection, MovedFile(BUNDLE, 0, False), parts)
         for found, parts in source.files():
             if not moves(found.path) or files.relative(found.path) != found.path:
-                raise Refused(f"the export has {found.path!r}, which is no file of a memory; nothing was imported")
+                raise Refused(f"the export has {found.path!r}, which is not a file of a memory; nothing was imported")
             _add_file(connection, found, parts)
         if history is not None:
             row = connection.execute("SELECT clock_timestamp()::text").fetchone()
