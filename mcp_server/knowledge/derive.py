@@ -37,8 +37,8 @@ from mcp_server.text.transcript import Transcript
 from mcp_server.text.words import words
 from mcp_server.understanding.cues import stems_of_text
 from mcp_server.understanding.judging import ItemKind
-from mcp_server.understanding.lines import LONGEST
 from mcp_server.understanding.recognizer import Item, is_real
+from mcp_server.understanding.replies import LONGEST
 
 ANSWER_TOKENS = 1_500
 MESSAGES = 40

@@ -31,8 +31,8 @@ from mcp_server.text.markdown import link_targets, links, resolve, sections, wit
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding.cues import cues, subject_stems
-from mcp_server.understanding.lines import clipped_at_clause
 from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.sentences import clipped_at_clause
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -301,3 +301,19 @@ def clean(text: str) -> str:
     """Returns a sentence on one line, without emphasis marks. Those inside a name stay ("stg_adt__movements"), and
     asterisks of code."""
     return " ".join(_EMPHASIS.sub(lambda found: found[1] or "", text).split())
+
+
+def joined(sentences: Iterable[Found]) -> str:
+    """Returns sentences as one text. A semicolon separates the points of a list, and lines that end without a mark, a
+    period ends the list."""
+    text, before = "", False
+    for one in sentences:
+        if text and text[-1] not in ".!?:;,…" and (before or one.apart):
+            text += "." if before and not one.listed else ";"
+        text, before = f"{text} {clean(one.text)}", one.listed
+    return text.lstrip()
+
+
+def text_of(message: Message) -> str:
+    """Returns all sentences of a message as one text."""
+    return joined(as_found(message, place) for place in range(len(message.sentences)))

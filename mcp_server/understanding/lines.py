@@ -20,10 +20,28 @@ from mcp_server.understanding.judging import (
     as_found,
     chosen_options,
     clean,
+    joined,
     likeliest,
     option_of,
+    text_of,
 )
-from mcp_server.understanding.sentences import Part, answers_by_number, is_question, split
+from mcp_server.understanding.replies import (
+    ACCEPTS,
+    ADDS,
+    AMENDS,
+    LONGEST,
+    LONGEST_ANSWER,
+    PLAIN_ANSWER,
+    REFUSES,
+    begins_with_yes,
+    has_new_number,
+    is_change,
+    is_refusal,
+    only_agrees,
+    refers,
+    with_answer,
+)
+from mcp_server.understanding.sentences import Part, answers_by_number, clipped_at_clause, is_question
 
 LEFT_OPEN, POSTPONES = 0.2, 2.0
 """An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
@@ -33,21 +51,6 @@ that"."""
 PROPOSES = 0.4
 """A message makes a proposal if the probability is at least this, whatever its words are."""
 
-AMENDS = 0.45
-"""An answer accepts the proposal, changed or not, if acceptance plus amendment have at least this probability."""
-
-AGREES = 8
-"""An answer changes nothing if acceptance is at least this many times as likely as amendment and as refusal."""
-
-REFUSES = 0.5
-"""An answer refuses the proposal if the probability of a refusal is at least this."""
-
-CHANGES = 0.5
-"""An answer is quoted with each part of the proposal if amendment plus refusal have at least this probability. Less is
-enough if acceptance is even less likely."""
-
-LONGEST_ANSWER = 240
-"""Most characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
 
 WHOLE_ANSWER = 100
 """An answer of at most this many characters is never shortened: "tue ok. skip 50" says two things in few words."""
@@ -59,9 +62,6 @@ other items: "One thing: secrets. I'd rather have them in Vault." """
 GAP = 120
 """Most characters of a sentence of the user that is quoted because it is between two quoted ones: "Grinding costs
 7,400." explains the "has to be" after it."""
-
-LONGEST = 480
-"""Most characters of an item's text."""
 
 SHORT = 200
 """Characters. A longer decision is shortened to the sentences that settle it."""
@@ -89,9 +89,6 @@ LONG_ANSWER = 10
 SHORT_CHOICE = 4
 """Most words of an answer that only says which option is chosen."""
 
-PLAIN_ANSWER, ACCEPTS = 3, 0.5
-"""An answer only accepts if it has at most this many words, and acceptance at least this probability."""
-
 _POINTS_BACK = re.compile(
     r"(?:\S+ ){0,3}?(?:(?:he|she|they|his|her|their|him|them|these|those|both|it|its)\b"
     r"|(?:this|that)(?=['’]s\b|[.,;!]| (?:is|was|will|would|means|makes|gives|goes|has|needs)\b))",
@@ -108,14 +105,10 @@ _DEPENDS = re.compile(
 _WANTS = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how|or)\b", re.IGNORECASE)
 """A word of a question that asks for more than yes or no: "Which cluster?", "The floor or the wall?"."""
 
-_IT_IS = re.compile(r"((?:\S+ ){1,5})it is(?: then)?[.!]?", re.IGNORECASE)
-"""A sentence that takes what it names: "Connect sink it is."."""
-
 _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
 _DAYS = frozenset((*calendar.day_name, *calendar.month_name))
 
-_ADDS = re.compile(r"(?:(?:oh|ah|ok|okay|and)[, ]+)?(?:and|also|plus|nor|n|btw|by the way|und|auch)\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\b(?:s?he|it|its|they|them|their|his|hers?|him|this|that|these|those)\b", re.IGNORECASE)
 _CLAUSE_END = re.compile("[,;:]")
 
@@ -193,53 +186,53 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
         found = [one for one in found if one.place <= max(options, default=one.place)]
     groups = [_without_repeated(group, messages, place) for group in groups_of(found, "decision")]
     if not answered:
-        return [Line(_joined(group), group, place, _at(place, group), _joined(_settling(group))) for group in groups]
+        return [Line(joined(group), group, place, _at(place, group), joined(_settling(group))) for group in groups]
     reply, answer = messages[place + 1], _answer(messages, place, of)
     if parts := _parts(messages, place, of):
         return [_of_part(part, messages, place, of) for part in parts]
     lines: list[Line] = []
     goes_on = not answer and "decision" in of(place + 1).found  # the rest is about something else
     begins = clean(reply.sentences[0].text) if goes_on else _beginning(reply)
-    says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, begins)
+    says_yes = (begins_with_yes(reply) and not has_new_number(reply)) or only_agrees(reply, begins)
     states_rule = any(one.place == 0 for one in of(place + 1).found.get("rule", []))
     changes_subject = len(subject_stems(begins)) >= CLEAR and (
-        not _refers(reply, messages[place], begins)
+        not refers(reply, messages[place], begins)
         or (states_rule and not answer and reply.acts.get("accept", 0.0) < ACCEPTS)
     )
     meant = _meant(groups, answer)
-    if answer and _refuses(reply):
+    if answer and is_refusal(reply):
         groups = [group for group in groups if group is meant or group[0].labeled]
     for group in groups:
         is_last, settling = group is groups[-1], _settling(group)
         question = _last_question(messages[place])
         if _answers_only(reply, messages[place], group):
-            lines.append(Line(_joined(group), group, place + 1, _at(place, group), _joined(settling)))
+            lines.append(Line(joined(group), group, place + 1, _at(place, group), joined(settling)))
             continue
         if question and is_last and group[-1].place < question.place and not group[0].labeled:
             group, settling = [*group, question], [*settling, question]
-        text, short, quotes = _joined(group), _joined(settling), _at(place, group)
+        text, short, quotes = joined(group), joined(settling), _at(place, group)
         if group[0].labeled:
             lines.append(Line(text, group, place, quotes, short))
             continue
         if only_chooses and not any(map(str.isalpha, subject_stems(reply.content))):
             pass  # "2" says no more than the chosen option
-        elif answer and (group[0] is meant[0] or _changes(reply)):
+        elif answer and (group[0] is meant[0] or is_change(reply)):
             least = AMENDING * max(one.probability for one in answer)
-            whole = _joined(answer)
-            if _refuses(reply):
+            whole = joined(answer)
+            if is_refusal(reply):
                 about = subject_stems(whole)
                 refused = [one for one in group if not about.isdisjoint(subject_stems(one.text))]
-                text = short = _joined(refused or settling)
+                text = short = joined(refused or settling)
             said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
-            told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
-            text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
+            told = whole if len(whole) <= WHOLE_ANSWER else joined(said)
+            text, short = with_answer(text, whole, reply), with_answer(short, told, reply)
             quotes = (*quotes, *_at(place + 1, answer))
         elif (
             begins  # empty if the reply is only code
             and not changes_subject
             and (is_question(text) or ((is_last or group[0].listed) and not (only_chooses or says_yes)))
         ):
-            text, short = (_with_answer(one, begins, reply) for one in (text, short))
+            text, short = (with_answer(one, begins, reply) for one in (text, short))
         lines.append(Line(text, group, place + 1, quotes, short))
     return lines
 
@@ -247,8 +240,8 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
 def _meant(groups: Sequence[list[Found]], answer: Sequence[Found]) -> list[Found]:
     """Returns the proposal of several that an answer means: the last one, unless another one shares more words about
     the subject with it ("yes, decimetres")."""
-    said = subject_stems(_joined(answer))
-    shared = [len(said & subject_stems(_joined(group))) for group in groups]
+    said = subject_stems(joined(answer))
+    shared = [len(said & subject_stems(joined(group))) for group in groups]
     best = max(range(len(groups)), key=lambda at: (shared[at], at))
     return groups[best] if shared[best] > shared[-1] + 1 else groups[-1]
 
@@ -267,14 +260,14 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     ]
     lines: list[Line] = []
     for group in groups_of(left, "decision"):
-        text, short, quotes = _joined(group), _joined(_settling(_likely(group))), _at(place, group)
+        text, short, quotes = joined(group), joined(_settling(_likely(group))), _at(place, group)
         replies = after_agent and not quoted and not group[0].labeled and not _adds(group[0].text)
         is_short = replies and len(subject_stems(text)) <= SHORT_ANSWER
         if is_short and of(place - 1).found.get("decision"):
             continue  # it only chooses what the message before proposes
         if is_short and (_replies(messages, place, text) or messages[place - 1].acts.get("propose", 0.0) >= PROPOSES):
             asked = _asked(messages[place - 1], of(place - 1).shares)
-            told = clipped_at_clause(_joined(as_found(messages[place - 1], at) for at in asked), LONGEST // 2)
+            told = clipped_at_clause(joined(as_found(messages[place - 1], at) for at in asked), LONGEST // 2)
             if subject_stems(told) and len(subject_stems(short)) < CLEAR:
                 short = f"{told} {short}".lstrip()
             text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
@@ -305,7 +298,7 @@ def _of_part(part: Part, messages: Sequence[Message], place: int, of: Callable[[
         for at, one in enumerate(before.sentences)
         if one.option == part.number
     ]
-    point, said = clipped_at_clause(_joined(_settling(group)), LONGEST // 2), clean(part.text)
+    point, said = clipped_at_clause(joined(_settling(group)), LONGEST // 2), clean(part.text)
     verdict = cues(messages[place + 1].in_english(said.partition(" ")[0]))
     if "no" in verdict and not is_question(point):
         text = f"{said} (refused: {point})"
@@ -329,7 +322,7 @@ def told(
     is quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
     group = _likely(group) if messages[place].role == "user" else group
     around = group if group[0].labeled else _with_context(group, messages[place], kind, of(place))
-    text, quotes = _joined(around), _at(place, group)
+    text, quotes = joined(around), _at(place, group)
     if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER or (kind == "open" and _adds(text)):
         return Line(text, group, place, quotes)
     at, sentence = place, around[0].place - 1
@@ -339,9 +332,9 @@ def told(
         at, sentence = place - 1, len(messages[place - 1].sentences) - 1
     if sentence >= 0:
         first, said = sentence, [as_found(messages[at], one) for one in range(sentence + 1)]
-        while at != place and first and len(subject_stems(_joined(said[first:]))) < CLEAR:
+        while at != place and first and len(subject_stems(joined(said[first:]))) < CLEAR:
             first -= 1
-        told = _joined(said[first:])
+        told = joined(said[first:])
         if not _says_nothing(told):
             text = f"{clipped_at_clause(told, LONGEST // 2)} {text}"
             quotes = (*((at, one) for one in range(first, sentence + 1)), *quotes)
@@ -356,11 +349,11 @@ def completed(line: Line, message: Message, judged: Judged) -> Line:
     settling = _settling(_likely(line.group) if message.role == "user" else line.group)
     leading = _leading(message, {one.place for one in settling})
     added = [one for one in group if one not in line.group]
-    if len(_joined([*settling, *added])) > SHORT:
+    if len(joined([*settling, *added])) > SHORT:
         added = [one for one in group if one.place in leading and one not in settling]
     kept = sorted([*settling, *added], key=lambda one: one.place)
-    short = line.short.replace(_joined(settling), _joined(kept))
-    return replace(line, text=line.text.replace(_joined(line.group), _joined(group)), short=short)
+    short = line.short.replace(joined(settling), joined(kept))
+    return replace(line, text=line.text.replace(joined(line.group), joined(group)), short=short)
 
 
 def _with_context(group: Sequence[Found], message: Message, kind: ItemKind, judged: Judged) -> Sequence[Found]:
@@ -372,7 +365,7 @@ def _with_context(group: Sequence[Found], message: Message, kind: ItemKind, judg
     subject ("make it 15"), and what a sentence needs before it (`_leading`), in the agent's messages, too."""
     by_user = message.role == "user"
     places = {one.place for one in group}
-    subject = subject_stems(_joined(group))
+    subject = subject_stems(joined(group))
     is_clear = sum(map(str.isalpha, subject)) >= CLEAR
     apart = (kind for kind in judged.found if kind != "report" and (is_clear or kind != "fact"))
     others = {one.place for kind in apart for one in judged.found[kind]} - places
@@ -490,8 +483,8 @@ def _answers_only(reply: Message, before: Message, group: Sequence[Found]) -> bo
     if accepts + amends >= AMENDS or refuses >= REFUSES:
         return False
     asked = subject_stems(question.text)
-    has_subject = len(asked) >= CLEAR or _ADDS.match(question.text)  # not "How many would be sensible?"
-    return bool(has_subject) and asked.isdisjoint(subject_stems(_joined(group)))
+    has_subject = len(asked) >= CLEAR or ADDS.match(question.text)  # not "How many would be sensible?"
+    return bool(has_subject) and asked.isdisjoint(subject_stems(joined(group)))
 
 
 def _at(place: int, sentences: Iterable[Found]) -> tuple[tuple[int, int], ...]:
@@ -543,7 +536,7 @@ def _without_repeated(group: list[Found], messages: Sequence[Message], place: in
     known = subject_stems(" ".join(one.content for one in messages[max(0, place - 2) : place]))
     first = subject_stems(group[0].text)
     repeats = group[0].place == 0 and not is_question(group[0].text) and len(first) >= CLEAR and first <= known
-    adds = len(group) > 1 and not subject_stems(_joined(group[1:])) <= known
+    adds = len(group) > 1 and not subject_stems(joined(group[1:])) <= known
     return group[1:] if repeats and adds and not group[0].labeled else group
 
 
@@ -558,7 +551,7 @@ def _adds(text: str) -> bool:
     """Returns whether a sentence adds something that is understood without the sentence before: "And somebody has to
     renew the certificate.", not "And he has to sign it."."""
     points_back = _PRONOUN.search(_CLAUSE_END.split(text, 1)[0])
-    return bool(_ADDS.match(text)) and not points_back and sum(map(str.isalpha, subject_stems(text))) >= CLEAR
+    return bool(ADDS.match(text)) and not points_back and sum(map(str.isalpha, subject_stems(text))) >= CLEAR
 
 
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Found]:
@@ -579,11 +572,11 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
         if at and _is_further_item(one, decided[at - 1], "decision") and before.isdisjoint(subject_stems(one.text))
     )
     answer = decided[: next(added, len(decided))]
-    said = _joined(answer)
+    said = joined(answer)
     if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
         return []
     plainly = len(said.split()) <= PLAIN_ANSWER and messages[place + 1].acts.get("accept", 0.0) >= ACCEPTS
-    if (plainly and before.isdisjoint(subject_stems(said))) or not _refers(messages[place + 1], messages[place], said):
+    if (plainly and before.isdisjoint(subject_stems(said))) or not refers(messages[place + 1], messages[place], said):
         return []
     if _answers_only(messages[place + 1], messages[place], groups_of(of(place).found["decision"], "decision")[-1]):
         return []
@@ -599,117 +592,9 @@ def _verdict(reply: Message, answer: Sequence[Found]) -> list[Found]:
     return [] if is_quoted else [Found(0, first, 0.0)]
 
 
-def _refers(answer: Message, before: Message, said: str) -> bool:
-    """Returns whether `said`, a part of the user's answer, refers to the agent's message before: the answer accepts it,
-    changed or not, refuses it, or chooses one of its options, or the message ends with a question, or both share a word
-    about their subject. An addition ("By the way, …") that shares none is about something else."""
-    related = not subject_stems(said).isdisjoint(subject_stems(before.content))
-    if chosen_options(before):
-        return True
-    if _ADDS.match(said) and not related:
-        return False
-    acts = answer.acts
-    if acts.get("accept", 0.0) + acts.get("amend", 0.0) >= AMENDS or acts.get("refuse", 0.0) >= REFUSES:
-        return True
-    return related or is_question(before.sentences[-1].text)
-
-
-def _changes(answer: Message) -> bool:
-    """Returns whether an answer changes or refuses a part of a proposal."""
-    changes = answer.acts.get("amend", 0.0) + answer.acts.get("refuse", 0.0)
-    return changes >= min(CHANGES, answer.acts.get("accept", 0.0))
-
-
-def _with_answer(proposal: str, said: str, answer: Message) -> str:
-    """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
-    left = clipped_at_clause(proposal, LONGEST - len(said) - 12)
-    if _refuses(answer):
-        return f"{left} (answer: {said})" if _is_kept(proposal, answer) else f"{said} (refused: {left})"
-    accepts, amends, refuses = _verdicts(answer)
-    is_changed = accepts < AGREES * max(amends, refuses) or _has_new_number(answer)
-    rest = _without_yes(said, answer)
-    if accepts + amends < AMENDS:
-        word = "answer" if rest == said else "agreed"
-    else:
-        word = "amended" if is_changed else "agreed"
-    return f"{left} ({word}: {said if word == 'amended' else rest})"
-
-
-def _without_yes(said: str, answer: Message) -> str:
-    """Returns an agreeing answer without a first sentence that only agrees, if there is another one."""
-    first, *others = split(said)
-    only_agrees = "yes" in cues(answer.in_english(first)) and not subject_stems(first) and not _numbers(first)
-    return " ".join(others) if others and only_agrees else said
-
-
-def _verdicts(answer: Message) -> tuple[float, float, float]:
-    """Returns the probabilities that an answer accepts, amends and refuses the message before."""
-    accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
-    if answer.previous is not None and chosen_options(answer.previous):
-        return 1 - amends, amends, 0.0  # it refuses only the other options
-    return accepts, amends, refuses
-
-
-def _refuses(answer: Message) -> bool:
-    accepts, amends, refuses = _verdicts(answer)
-    return refuses >= max(REFUSES, accepts + amends) and not (_begins_with_yes(answer) or _takes_by_name(answer))
-
-
-def _is_kept(proposal: str, answer: Message) -> bool:
-    """Returns whether an answer that refuses something keeps this proposal: "No website. Paper slips, as people know
-    it." keeps the paper slip. Its sentences without a "no" then share more words with the proposal than the others."""
-    stems = subject_stems(proposal)
-    shared = {True: 0, False: 0}
-    for one in answer.sentences:
-        shared["no" in cues(answer.in_english(one.text))] += len(stems & subject_stems(one.text))
-    return shared[False] > shared[True]
-
-
-def _takes_by_name(answer: Message) -> bool:
-    """Returns whether a sentence of an answer takes what it names: "Nobody here runs Flink. Connect sink it is."."""
-    before = answer.previous
-    named = " ".join(found[1] for one in answer.sentences if (found := _IT_IS.fullmatch(one.text)))
-    return before is not None and not subject_stems(named).isdisjoint(subject_stems(before.content))
-
-
-def _has_new_number(answer: Message) -> bool:
-    """Returns whether an answer has a number that the message before does not have and that chooses no option of it:
-    "ok, 4 weeks" changes "6 weeks"."""
-    before = answer.previous
-    if before is None or chosen_options(before):
-        return False
-    return not _numbers(answer.content[:LONGEST_ANSWER]) <= _numbers(before.content)
-
-
-def _numbers(text: str) -> set[str]:
-    return set(re.findall(r"\d+", text))
-
-
-def _begins_with_yes(answer: Message) -> bool:
-    """Returns whether the first sentence accepts the proposal: "Sounds right. Without Netlify, though."."""
-    first = cues(answer.in_english(answer.sentences[0].text)) if answer.sentences else []
-    return "yes" in first and "no" not in first
-
-
-def _only_agrees(answer: Message, said: str) -> bool:
-    """Returns whether `said`, an answer or its first sentence, only accepts the message before, in few words ("Very
-    well.", "sim"): it chooses no option, and has no number and no word about the subject."""
-    before = answer.previous
-    if before is None or len(said.split()) > PLAIN_ANSWER or answer.choice.options:
-        return False
-    if not _numbers(said) <= _numbers(before.content) or "no" in cues(answer.in_english(said)):
-        return False
-    takes = answer.acts.get("accept", 0.0) >= ACCEPTS or said != _whole(answer)  # the rest has acts of its own
-    return takes and subject_stems(said).isdisjoint(subject_stems(before.content))
-
-
-def _whole(message: Message) -> str:
-    return _joined(as_found(message, place) for place in range(len(message.sentences)))
-
-
 def _beginning(message: Message) -> str:
     """Returns all of a short message, or the first sentence of a longer one."""
-    whole = _whole(message)
+    whole = text_of(message)
     first = message.sentences[0].text if message.sentences else ""
     return whole if len(whole) <= WHOLE_ANSWER else clipped_at_clause(clean(first), LONGEST_ANSWER)
 
@@ -730,33 +615,10 @@ def _settling(group: Sequence[Found]) -> list[Found]:
     counts = [one for one in group if one.probability >= least or subject_stems(one.text)]
     keeps_list = any(one.listed and one.probability >= LISTED * most for one in counts)
     for one in sorted(counts, key=lambda one: one.probability):
-        if one.probability >= least or len(_joined(counts)) <= SHORT:
+        if one.probability >= least or len(joined(counts)) <= SHORT:
             break
         if one.listed and not keeps_list:
             counts = [other for other in counts if not other.listed]
         elif not one.listed and one.text[-1] in ".!?:…":
             counts.remove(one)
     return _without_heading_at_end(counts)
-
-
-def _joined(sentences: Iterable[Found]) -> str:
-    """Returns sentences as one text. A semicolon separates the points of a list, and lines that end without a mark, a
-    period ends the list."""
-    text, before = "", False
-    for one in sentences:
-        if text and text[-1] not in ".!?:;,…" and (before or one.apart):
-            text += "." if before and not one.listed else ";"
-        text, before = f"{text} {clean(one.text)}", one.listed
-    return text.lstrip()
-
-
-def clipped_at_clause(text: str, longest: int) -> str:
-    """Returns a text of at most `longest` characters, cut at a clause border or a word, with an ellipsis."""
-    if len(text) <= longest:
-        return text
-    head = text[: longest - 1]
-    for mark in (". ", "; ", ", ", " "):
-        cut = head.rfind(mark)
-        if cut > longest // 2:
-            return head[:cut].rstrip(" ,;.") + "…"
-    return head + "…"

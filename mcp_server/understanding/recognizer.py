@@ -32,11 +32,9 @@ from mcp_server.understanding.judging import (
     judging,
 )
 from mcp_server.understanding.lines import (
-    LONGEST,
     PROPOSES,
     SHORT_CHOICE,
     Line,
-    clipped_at_clause,
     completed,
     decision_lines,
     groups_of,
@@ -46,7 +44,8 @@ from mcp_server.understanding.lines import (
     with_question,
 )
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.sentences import is_question
+from mcp_server.understanding.replies import LONGEST
+from mcp_server.understanding.sentences import clipped_at_clause, is_question
 from mcp_server.understanding.settling import CHANGEABLE
 
 LEAST_LINE = 0.5

@@ -417,3 +417,15 @@ def is_question(text: str) -> bool:
     people write who type fast."""
     text = text.rstrip("*_ ")
     return text.endswith("?") or (not text.endswith((".", "!", ":", ";", "…", ")")) and bool(_ASKS.match(text)))
+
+
+def clipped_at_clause(text: str, longest: int) -> str:
+    """Returns a text of at most `longest` characters, cut at a clause border or a word, with an ellipsis."""
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    for mark in (". ", "; ", ", ", " "):
+        cut = head.rfind(mark)
+        if cut > longest // 2:
+            return head[:cut].rstrip(" ,;.") + "…"
+    return head + "…"

@@ -16,9 +16,10 @@ from mcp_server.memory import Memory
 from mcp_server.understanding import model
 from mcp_server.understanding.features import Message
 from mcp_server.understanding.judging import LEAST, Found, Judged, clean
-from mcp_server.understanding.lines import LONGEST, decision_lines
+from mcp_server.understanding.lines import decision_lines
 from mcp_server.understanding.model import Model, recognizer
 from mcp_server.understanding.recognizer import is_real, is_task, linked, read
+from mcp_server.understanding.replies import LONGEST
 from mcp_server.understanding.sentences import sentences
 from tests.checkpoints.injected import INJECTED
 from tests.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
