@@ -4,7 +4,7 @@ that an answer chooses of those in the message before it: "b", "option 2", "1 an
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -36,6 +36,7 @@ _LOGGED = re.compile(
 """Begins a line of a program's output, which nobody says: a time with seconds, with or without the day, or
 "psql: error: …"."""
 _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[([ xX])\]\s+)?")
+_NUMBERED = re.compile(r"^\s*\(?(\d\d?)[.)]\s", re.MULTILINE)
 _HEADING = re.compile(r"#{1,6}\s+")
 _OPTION = re.compile(
     r"\s*(?:#{1,6}\s+)?[-*+•|]*\s*\**\s*\(?"
@@ -91,6 +92,7 @@ def sentences(message: str) -> list[Sentence]:
     lettered: bool | None = None
     rows = message[:MAX_MESSAGE].split("\n")
     longest, before = max(len(row.strip()) for row in rows), ""
+    numbers = {int(number) for number in _NUMBERED.findall(message[:MAX_MESSAGE])}
     for line in rows:
         lines.append(len(found))
         mark = _FENCE.match(line)
@@ -124,7 +126,7 @@ def sentences(message: str) -> list[Sentence]:
             continue
         if heading := _HEADING.match(text):
             layout, text = "heading", text[heading.end() :]
-        elif bullet := _BULLET.match(text):
+        elif (bullet := _BULLET.match(text)) and not _is_answer(text, numbers):
             layout, text = "bullet", text[bullet.end() :]
             box = "" if bullet[1] is None else "open" if bullet[1] == " " else "ticked"
             point += not (option or line[0].isspace())
@@ -220,6 +222,13 @@ def _clauses(text: str) -> list[str]:
         last = parts.pop()
         parts[-1] += " " + last
     return parts
+
+
+def _is_answer(text: str, numbers: Container[int]) -> bool:
+    """Returns whether a line begins with a number that does not count the points of a list, because no point has the
+    number before it: "36. They load in the evening."."""
+    number = _NUMBERED.match(text)
+    return number is not None and len(number[1]) > 1 and int(number[1]) - 1 not in numbers
 
 
 def _number(mark: str) -> int:

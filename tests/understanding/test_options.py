@@ -285,3 +285,11 @@ def test_the_mark_of_an_option_in_bold_and_a_table_that_compares_the_options_are
     (decision,) = texts("decision", "How do we store the tickets?", asked, "b, with a nightly copy", "Done.")
     assert "SQLite with an index. One file, too, and fast to search. (" in decision
     assert "half a day" not in decision
+
+
+@pytest.mark.parametrize("said", ["36. they load in the evening", "14. no, and not for the old ones either"])
+def test_a_number_that_counts_no_points_belongs_to_the_answer(said: str) -> None:
+    (one,) = sentences(said)
+    assert (one.text, one.layout) == (said, "paragraph")
+    points = "\n".join(f"{number}. they load on day {number}" for number in range(9, 13))
+    assert [one.text for one in sentences(points)] == [f"they load on day {number}" for number in range(9, 13)]
