@@ -23,7 +23,7 @@ def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedPr
 
 
 def printed(command: Sequence[str | Path], **options: Any) -> str:
-    """What a program prints, which must succeed."""
+    """Runs a program that must succeed, and returns its output."""
     done = run(command, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

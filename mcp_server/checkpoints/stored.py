@@ -19,7 +19,7 @@ from mcp_server.checkpoints.checkpoint import BEGAN_WITH, ENRICHING, make, of_no
 from mcp_server.checkpoints.document import Checkpoint, page, without_counts
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.compiler import Compiled
-from mcp_server.context.inputs import LeftOff, Quoted
+from mcp_server.context.inputs import LeftOff, Recognized
 from mcp_server.context.slots.checkpoint import is_news
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
@@ -149,12 +149,12 @@ def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
         **{name: getattr(checkpoint, name) for name in same},
         path=f"{folder_of(checkpoint.session)}/{checkpoint.id}.md",
         at=minute_text(checkpoint.at),
-        quoted=(
+        recognized=(
             *(
-                Quoted(item.text, min(1.0, item.probability / SURE.get(item.kind, 1.0)), item.core, item.short)
+                Recognized(item.text, min(1.0, item.probability / SURE.get(item.kind, 1.0)), item.core, item.short)
                 for item in (*said.items, *(said.recent or ()))
             ),
-            *(Quoted(one.text, one.probability) for one in said.likely),
+            *(Recognized(one.text, one.probability) for one in said.likely),
         ),
         possible=tuple(one.text for one in said.likely),
     )

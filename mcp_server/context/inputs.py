@@ -91,9 +91,9 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Quoted:
-    """What the recognizer knows of a text: its probability, 0 to 1, the sentence that states the item most likely, and
-    the text without explanations; "" if it has none."""
+class Recognized:
+    """A text of the recognizer: an item, or a sentence that may state one. `probability` is 0 to 1, `core` the sentence
+    that states the item most likely, `short` the text without explanations; both may be ""."""
 
     text: str
     probability: float = 1.0
@@ -105,8 +105,8 @@ class Quoted:
 class LeftOff:
     """The state of a conversation when its window was compacted, from a checkpoint. `id` and `path` are the
     checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the checkpoint's last turn. Decisions,
-    rules, items and files are listed newest last. `possible` are sentences that may state further ones. `quoted` has
-    the recognizer's texts."""
+    rules, items and files are listed newest last. `possible` are sentences that may state further ones.
+    `recognized` has probability and core of these texts."""
 
     id: str
     path: str
@@ -119,7 +119,7 @@ class LeftOff:
     files: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     next_step: str = ""
-    quoted: tuple[Quoted, ...] = ()
+    recognized: tuple[Recognized, ...] = ()
     possible: tuple[str, ...] = ()
 
 

@@ -65,7 +65,8 @@ OF_SESSIONS = (
     *((clarity.NAMESPACE, f"{kind}:") for kind in (clarity.STATE, clarity.PRUNED)),
     *((namespace, "") for namespace in (notes.NAMESPACE, activations.ACTIVE, gate_log.NAMESPACE)),
 )
-"""What the state has of a session and can drop long after its end: its counts, notes and topics."""
+"""Entries of sessions in the state, by namespace and the beginning of the key: counts, notes, topics. They are removed
+long after the session has ended."""
 
 READ_IN_A_STEP = 64
 """Passages that the recognizer's network reads without a pause, which takes one or two seconds."""

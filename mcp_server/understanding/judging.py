@@ -78,6 +78,7 @@ _ON_LIST = re.compile(
     r"\bon (?:the|your|my|our|that) (?:list|pile|to-?do)\b",
     re.IGNORECASE,
 )
+"""Words that put something on a list of things to do: "Leave it on the pile."."""
 
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""

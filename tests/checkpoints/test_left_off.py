@@ -74,7 +74,7 @@ async def test_what_was_settled_since_the_compaction_is_told_with_the_newest_che
 
 
 @pytest.mark.parametrize("delivery", ["replace", "add"])
-async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_and_of_our_mirror_empties_nothing(
+async def test_a_compaction_by_the_server_is_reported_for_replace_and_empties_no_window_for_add(
     place: Path | str, clock: Clock, delivery: str
 ) -> None:
     async with open_memory(place, SMALL, clock=clock) as memory:
@@ -140,7 +140,7 @@ def talk(*said: str) -> list[Turn]:
     return [turn(n, "agent" if n % 2 == 0 else "user", text) for n, text in enumerate(said, start=1) if text]
 
 
-def test_the_summary_says_how_it_began_and_what_was_asked_last_each_in_few_words() -> None:
+def test_the_summary_has_the_first_message_and_the_last_request_in_few_words() -> None:
     turns = talk("My bakery needs an oven", "Which one?", "ok", "Fine.", "How hot must the oven be?", "230", "thanks")
     assert summary(turns) == "Began with: My bakery needs an oven\nLast asked: How hot must the oven be?"
     assert summary(talk("My bakery needs an oven")) == "Began with: My bakery needs an oven"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.inputs import CompileInputs, LeftOff, Quoted
+from mcp_server.context.inputs import CompileInputs, LeftOff, Recognized
 from mcp_server.context.slots.checkpoint import EXCHANGES, is_news
 from mcp_server.model import COMPACTION, SourceFile, ToolCall, Turn
 from mcp_server.text.prose import is_injected
@@ -88,8 +88,8 @@ def test_doubted_items_make_room_before_the_others_are_shortened_far() -> None:
         for number in range(20)
     )
     chatter = tuple(f"Let's have number {number} of many nice days together and go out" for number in range(20))
-    doubted = tuple(Quoted(text, 0.3) for text in ("what a day", *chatter))
-    stood = replace(STOOD, decisions=(*chatter, *sure), open_items=("call Ana", "what a day"), quoted=doubted)
+    doubted = tuple(Recognized(text, 0.3) for text in ("what a day", *chatter))
+    stood = replace(STOOD, decisions=(*chatter, *sure), open_items=("call Ana", "what a day"), recognized=doubted)
     full = compiled(stood, 1_000).text
     assert all(f"Shelf number {number} gets oak" in full for number in range(20))
     assert " of 40):" in full
@@ -106,8 +106,8 @@ def test_a_shortened_item_keeps_what_the_user_said_and_what_was_proposed() -> No
     long = f"{proposal} (amended: but the one in DIP)"
     no = "No firmware over the air. (refused: A new image is sent in fragments over the radio.)"
     shelves = (f"Shelf {n} gets oak, {'and more wood ' * 6}" for n in range(12))
-    core = Quoted(long, core="I'd take the NAU7802.")
-    text = compiled(replace(STOOD, decisions=(*shelves, long, no), quoted=(core,)), 400).text
+    core = Recognized(long, core="I'd take the NAU7802.")
+    text = compiled(replace(STOOD, decisions=(*shelves, long, no), recognized=(core,)), 400).text
     assert "take NAU7802. (amended: but one DIP)" in text
     assert "- No firmware over" in text
     assert "1.60 HX711" not in text
@@ -122,7 +122,9 @@ def test_a_refused_proposal_is_never_shown_without_the_refusal() -> None:
 
 
 def test_with_room_left_sentences_that_may_state_a_decision_follow() -> None:
-    stood = replace(STOOD, possible=("The berth goes to Ana.",), quoted=(Quoted("The berth goes to Ana.", 0.2),))
+    stood = replace(
+        STOOD, possible=("The berth goes to Ana.",), recognized=(Recognized("The berth goes to Ana.", 0.2),)
+    )
     assert "Perhaps:\n- The berth goes to Ana." in compiled(stood).text
     many = replace(stood, decisions=tuple(f"Use file number {n} for the ledger of that year" for n in range(60)))
     assert "Ana." not in compiled(many, 800).text
@@ -141,7 +143,7 @@ def test_the_page_does_not_repeat_the_short_form_of_an_item() -> None:
     text, short = "I propose: JSON is slow here. Use SQLite for the ledger.", "I propose: Use SQLite for the ledger."
     row = f"- 2026-02-16: {short} [src: raw/conversations/2026/02/16/a.md#1]"
     page = SourceFile("knowledge/projects/bakery/context.md", f"# Bakery\n\n## Key Decisions\n\n{row}\n")
-    stood = replace(STOOD, decisions=(text,), quoted=(Quoted(text, short=short),))
+    stood = replace(STOOD, decisions=(text,), recognized=(Recognized(text, short=short),))
     assert compiled(stood, 2_400, files=(page,)).text.count("Use SQLite for the ledger") == 1
 
 

@@ -127,7 +127,7 @@ def test_without_a_message_an_old_short_line_comes_before_old_long_ones() -> Non
     assert "Pot number 1 " not in text
 
 
-def test_without_a_message_likely_lines_come_before_unlikely_ones_and_a_persons_own_before_both() -> None:
+def test_without_a_message_handwritten_lines_come_first_and_then_the_likeliest() -> None:
     unlikely = [f"psql: connection number {number} to the server failed" for number in range(40)]
     source = page(Key_Decisions=["Let's go with sencha.", *unlikely])
     text = compiled(source, budget=600).text

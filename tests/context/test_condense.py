@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.context import briefs, windows
-from mcp_server.context.inputs import Quoted
+from mcp_server.context.inputs import Recognized
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.context.slots.checkpoint import Entry, condensed, telegraphic
 from mcp_server.conversations.projects import project_of
@@ -33,7 +33,7 @@ def meter() -> Meter:
 
 
 def test_the_clauses_with_names_numbers_and_verbs_are_kept_and_small_talk_goes() -> None:
-    (line,) = condensed([Entry(Quoted(PARTITIONS))], 35, meter())
+    (line,) = condensed([Entry(Recognized(PARTITIONS))], 35, meter())
     assert "partition `tracking_events` by month" in line
     assert line.endswith("(amended: Make 180 days rather than 120.)")
     assert "week" not in line
@@ -41,17 +41,17 @@ def test_the_clauses_with_names_numbers_and_verbs_are_kept_and_small_talk_goes()
 
 def test_an_amended_proposal_is_never_shown_without_the_amendment() -> None:
     for tokens in range(5, 80):
-        (line,) = condensed([Entry(Quoted(PARTITIONS))], tokens, meter())
+        (line,) = condensed([Entry(Recognized(PARTITIONS))], tokens, meter())
         assert "120 days" not in line or "180" in line
 
 
 def test_with_room_enough_all_words_stay() -> None:
-    assert condensed([Entry(Quoted(PARTITIONS))], 200, meter()) == [f"- {PARTITIONS}"]
+    assert condensed([Entry(Recognized(PARTITIONS))], 200, meter()) == [f"- {PARTITIONS}"]
 
 
 def test_a_doubtful_item_gives_way_to_a_sure_one() -> None:
-    doubtful = Entry(Quoted("Let's have a nice day together", 0.3))
-    sure = Entry(Quoted("Let's keep the ledger in SQLite"))
+    doubtful = Entry(Recognized("Let's have a nice day together", 0.3))
+    sure = Entry(Recognized("Let's keep the ledger in SQLite"))
     assert condensed([doubtful, sure], 9, meter()) == ["", "- Let's keep the ledger in SQLite"]
 
 
@@ -64,7 +64,7 @@ WORDS = st.text(max_size=300)
 
 
 @given(
-    st.lists(st.builds(Entry, st.builds(Quoted, WORDS, st.floats(0, 1), WORDS, WORDS)), max_size=20),
+    st.lists(st.builds(Entry, st.builds(Recognized, WORDS, st.floats(0, 1), WORDS, WORDS)), max_size=20),
     st.integers(0, 300),
 )
 def test_the_lines_never_take_more_than_the_tokens(entries: list[Entry], tokens: int) -> None:
@@ -159,12 +159,14 @@ async def test_only_so_many_folders_are_remembered(
 def test_a_shortened_proposal_begins_with_the_sentence_that_states_it() -> None:
     core = "I would divide the class along the payments' states."
     text = f"Thank you, I had searched for callers in the repository. {core}"
-    (line,) = condensed([Entry(Quoted(text, core=core))], 14, meter())
+    (line,) = condensed([Entry(Recognized(text, core=core))], 14, meter())
     assert line == "- I would divide the class along the payments' states."
 
 
 def test_the_letter_i_of_a_list_stays() -> None:
     (line,) = condensed(
-        [Entry(Quoted("Letters, but without I and O, because people read them as 1 and 0. So A to H."))], 14, meter()
+        [Entry(Recognized("Letters, but without I and O, because people read them as 1 and 0. So A to H."))],
+        14,
+        meter(),
     )
     assert "without I" in line

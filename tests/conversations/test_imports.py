@@ -262,7 +262,7 @@ def with_id(content: str, turn_id: str, role: Role = "user") -> tuple[Role, str,
     return role, content_sha(content), turn_id
 
 
-def test_a_turn_recorded_without_an_id_takes_the_first_that_fits_and_nothing_is_new_twice() -> None:
+def test_a_turn_recorded_without_an_id_takes_the_first_id_that_fits() -> None:
     keys = keys_of([turn(1, "user", "ok"), turn(2, "agent", "fine"), turn(3, "user", "ok", "b")])
     done = sort_out(known(keys), [with_id("ok", "a"), with_id("ok", "b"), with_id("ok", "c")])
     assert done == ([2], [(1, "a")])

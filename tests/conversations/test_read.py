@@ -68,7 +68,7 @@ async def test_lines_that_do_not_exist(memory: Memory) -> None:
             await read(memory, PATH, start, end)
 
 
-async def test_what_is_not_the_workspaces_or_no_text_is_refused(memory: Memory) -> None:
+async def test_a_path_outside_the_workspace_and_a_file_that_is_not_text_are_refused(memory: Memory) -> None:
     for path in ("../x", "/etc/passwd", ".local/state.db", ".git/config", "", "a\0b", "./.local/x", "CON"):
         with pytest.raises(Refused):
             await read(memory, path)

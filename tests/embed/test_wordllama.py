@@ -253,7 +253,7 @@ def test_near_texts_are_near_and_nothing_becomes_zeros(model: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "dimensions", "said"), [("", 384, "embedding_dimensions: 3"), ("nowhere", 3, "cannot be loaded")]
 )
-def test_a_wrong_length_and_a_model_that_is_not_there_are_explained(
+def test_a_wrong_vector_length_and_a_missing_model_are_explained(
     model: Path, folder: str, dimensions: int, said: str
 ) -> None:
     embedder, _ = load(Wanted("sentence-transformers", str(model / folder), dimensions))

@@ -174,8 +174,8 @@ def operator(address: str, workspace: str, issuer: str, *arguments: str) -> str:
 
 
 async def turns_by_writer(address: str, writers: Sequence[str], each: int) -> tuple[Turn, ...]:
-    """Returns the turns of the session into which these writers wrote so many turns each: all of them once, in order,
-    without gaps."""
+    """Returns the turns of the session, after checking that it has `each` turns of each writer, in order and without
+    gaps."""
     async with open_memory(address, KEYWORDS_ONLY) as memory:
         shown = await sessions.show_session(memory, "ses_team")
         assert await memory.state.last_number("ses_team") == len(shown.turns)

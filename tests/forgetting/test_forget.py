@@ -332,7 +332,7 @@ async def test_a_whole_conversation_is_forgotten_and_stays_so(memory: Memory, pl
     assert "talk about" not in (await found(memory, "talk about the garden"))
 
 
-async def test_the_question_names_a_turn_also_if_the_id_of_its_conversation_has_the_sign_before_a_number(
+async def test_the_question_names_a_turn_of_a_session_whose_id_contains_a_number_sign(
     memory: Memory,
 ) -> None:
     await observe(memory, NewTurn("user", "The boat lies in Senj", session="boats#2"), CALLER)

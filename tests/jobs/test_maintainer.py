@@ -53,7 +53,7 @@ async def finds(memory: Memory, word: str) -> bool:
 
 @pytest.fixture
 async def other(memory: Memory, workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
-    """The same memory, as another process has it open."""
+    """A second process that has opened the same memory."""
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as opened:
         yield opened
 
@@ -140,7 +140,9 @@ async def test_another_process_takes_over_and_others_notice(memory: Memory, othe
                 async for change in heard:
                     if change.kind == "index":
                         break
-        write(memory.disk.root, "knowledge/reference/b.md", "penguin")  # whoever maintained is gone
+        write(
+            memory.disk.root, "knowledge/reference/b.md", "penguin"
+        )  # the process that maintained the index has ended
         await eventually(lambda: finds(other, "penguin"))
 
 

@@ -203,7 +203,7 @@ def held(text: str) -> list[str]:
     return [anchor.item for anchor in read_anchors(load(text, "anchors.yaml"))[0]]
 
 
-def test_a_new_file_says_what_it_is_and_in_another_every_other_line_stays() -> None:
+def test_a_new_file_explains_itself_and_an_existing_file_keeps_its_other_lines() -> None:
     entry = "anchors:\n  - {item: oven, kind: item, note: it must not burn, at: '2026-02-16'}\n"
     assert with_entries("", [OVEN]) == HEADER + entry
     text = with_entries(BY_HAND, [BOAT])

@@ -68,7 +68,7 @@ async def test_a_search_for_people_finds_the_line_and_says_where_it_comes_from(k
     assert answer.as_dict()["hits"][0]["sources"] == ["raw/conversations/2023/05/08/1356-talk-1-ana-and-bo.md#3"]
 
 
-async def test_a_context_shows_a_line_without_its_mark_as_good_as_its_turn_and_not_beside_it(known: Memory) -> None:
+async def test_a_context_shows_a_line_without_its_source_mark_and_not_its_turn_too(known: Memory) -> None:
     compiled = await compile_context(known, CompileRequest(message="who adopted kittens?", budget=1024), Caller())
     assert compiled.text.count("kittens") == 1
     assert "[src:" not in compiled.text

@@ -88,7 +88,7 @@ def test_different_things_with_the_same_words_survive(first: str, second: str) -
         ("Set the retry limit to 3", "Set the retry limit to 3 for uploads since 2024"),
     ],
 )
-def test_a_capital_that_names_nothing_else_and_a_number_of_both_set_nothing_apart(first: str, second: str) -> None:
+def test_a_capital_letter_or_a_shared_number_does_not_distinguish_two_lines(first: str, second: str) -> None:
     assert is_duplicate(first, second)
 
 

@@ -69,7 +69,7 @@ def test_a_lasting_fact_about_the_user_is_on_the_users_page_and_on_no_project(sa
 
 
 @pytest.mark.parametrize("more", ["", " My sister is the printer."])
-def test_a_fact_of_the_world_stays_one_if_a_part_of_it_is_about_the_user(more: str) -> None:
+def test_a_fact_stays_with_the_project_if_a_part_of_it_is_about_the_user(more: str) -> None:
     said = f"The Atlas release is due on 3 June 2026.{more}"
     turns = talk(("user", said), ("agent", "Noted."), project="atlas")
     assert [line.text for line in by("facts", turns)] == [said]

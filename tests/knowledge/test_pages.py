@@ -129,7 +129,7 @@ def test_read_anew_what_only_the_earlier_reading_said_goes() -> None:
     assert merged(anew, placed(line("Ana sails boats.", turn=4)), frozenset({FIRST})) == anew
 
 
-def test_doing_it_again_or_reading_anew_by_the_same_rules_changes_nothing() -> None:
+def test_settling_again_or_reading_again_with_the_same_rules_changes_nothing() -> None:
     said = line("Ana keeps bees."), line("Ana sails.", kind="preference"), line("Ana ran.", kind="event", turn=2)
     lines = placed(*said)
     body = merged(HEAD, lines)

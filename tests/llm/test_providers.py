@@ -131,7 +131,7 @@ async def test_a_refusal_that_passes_is_tried_again_after_the_time_it_names(work
     ],
     ids=["late", "in an hour", "endless"],
 )
-async def test_nobody_waits_longer_than_the_time_out_and_an_answer_without_end_is_broken_off(
+async def test_a_request_ends_at_its_timeout_and_an_endless_answer_is_cut_off(
     workspace: Path, provider: str, reply: Reply, knobs: dict[str, Any], outcomes: set[str]
 ) -> None:
     with endpoint(reply) as served:

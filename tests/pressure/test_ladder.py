@@ -67,7 +67,7 @@ def actions(scored: list[Scored], target: int) -> dict[str, str]:
     return {decision.chunk.id: decision.action for decision in compact(scored, target)}
 
 
-def test_curation_drops_what_is_at_or_below_the_cutoff_the_lowest_scores_first_and_no_more_than_it_must() -> None:
+def test_curation_drops_the_lowest_scores_up_to_the_cutoff_and_no_more_than_needed() -> None:
     decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()])}
     assert decided["c1"] == "drop"
     assert decided["c2"] == "keep"

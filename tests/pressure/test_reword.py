@@ -202,7 +202,7 @@ TALK: list[Message] = [
 ]
 
 
-def test_what_is_whole_is_the_very_message_that_was_given_and_equal_ones_are_the_turns_in_their_order() -> None:
+def test_whole_messages_are_returned_unchanged_and_equal_messages_map_to_turns_in_order() -> None:
     turns, chunks = heard(TALK)
     assert all(one is two for one, two in zip(rendered(TALK, turns, chunks), TALK, strict=True))
     assert known(TALK, turns, chunks, {}) == [1, 2, 3, 4]

@@ -106,7 +106,7 @@ def test_under_eight_points_an_item_goes_unless_it_was_mentioned_three_times_or_
     assert kept(scored) == {"often", "fast", "high"}
 
 
-def test_the_caps_of_a_category_and_of_all_items_take_the_lowest_and_in_strict_mode_none_of_25_points() -> None:
+def test_caps_remove_the_lowest_items_and_strict_mode_keeps_items_with_25_points() -> None:
     assert kept(ranked(range(10, 35), 5)) == named(range(15, 35)), "stronger than three mentions"
     assert kept(ranked(range(10, 50), 1), STRICT) == named(range(25, 50))
     assert kept(ranked(range(60), 3, 4)) == named(range(30, 60))

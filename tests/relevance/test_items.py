@@ -57,7 +57,7 @@ def test_a_file_whose_text_we_never_saw_counts_with_the_seeds_estimate_where_the
     assert ours.tokens < 5
 
 
-def test_a_file_that_was_changed_later_than_it_was_read_counts_from_then_and_a_cold_one_not_at_all() -> None:
+def test_a_file_counts_from_its_last_change_or_read_and_a_cold_file_does_not_count() -> None:
     assert items_of([named("file", "a.py", form="cold")], {}, estimated=True) == []
     (item,) = items_of([named("file", "a.py", mtime=LATER)], {}, estimated=True)
     assert item.last_accessed == LATER
@@ -108,7 +108,7 @@ def heard(turns: list[tuple[Role, str]]) -> Tracker:
     return tracker
 
 
-def test_a_user_mentions_and_an_agent_refers_and_brings_in_nothing_by_itself() -> None:
+def test_words_of_a_user_are_mentions_and_words_of_an_agent_add_no_items() -> None:
     tracker = heard([("user", "ClaraCore"), ("agent", "ClaraCore is up"), ("user", "and ClaraCore now?")])
     item = tracker.items["claracore"]
     assert (item.mentions, item.references, item.last_mention, tracker.exchange) == (2, 1, 2, 2)

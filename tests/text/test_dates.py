@@ -48,7 +48,7 @@ def test_a_time_relative_to_then_becomes_one_that_lasts(said: str, told: str, da
     assert found.day == day
 
 
-def test_it_tells_what_was_from_what_will_be_across_years_and_two_days_are_no_one_day() -> None:
+def test_past_and_future_dates_are_distinguished_across_years_and_two_days_are_no_single_day() -> None:
     assert absolute("I moved last month", SAID).past
     assert absolute("I move next month", SAID).future
     assert absolute("last month", date(2024, 1, 3)).text == "in December 2023"

@@ -111,13 +111,13 @@ def test_paraphrases_and_longer_words_are_not(text: str) -> None:
     assert not request(FACT).find(text)
 
 
-def test_scripts_without_spaces_are_found_inside_a_sentence_and_a_mark_is_never_part_of_a_run() -> None:
+def test_text_without_spaces_is_found_inside_a_sentence_and_never_across_a_mark() -> None:
     assert request("東京の金庫").clean("彼は東京の金庫に住む") == f"彼は{MARK}に住む"
     assert not request("one forgotten two").find(f"one {MARK} two")
     assert not request("one two").find(f"one {MARK} two")
 
 
-def test_names_get_no_brackets_and_their_way_to_write_a_letter_is_known() -> None:
+def test_forgotten_names_get_no_brackets_and_are_found_in_other_spellings_of_a_letter() -> None:
     made = request("vault code")
     assert made.path("knowledge/vault-code/the-vault-code.md") == "knowledge/forgotten/the-forgotten.md"
     assert request("Đorđe Petrović").name("djordje-petrovic.md") == "forgotten.md"

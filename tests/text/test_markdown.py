@@ -12,7 +12,7 @@ from mcp_server.errors import Invalid
 from mcp_server.text.markdown import link_targets, links, load, resolve, sections, split_front_matter, without_comments
 
 
-def test_front_matter_is_split_off_with_its_lines_and_a_rule_or_an_unclosed_fence_is_none() -> None:
+def test_front_matter_is_split_off_with_its_lines_but_not_a_rule_or_an_unclosed_fence() -> None:
     found = split_front_matter("---\ntype: memory\n---\n\n# Title\n")
     assert (found.raw, found.body, found.body_line) == ("type: memory\n", "\n# Title\n", 4)
     for text in ("---\nno end\n", "# Title\n---\na\n---\n", "", "---", "text"):
@@ -38,7 +38,7 @@ def test_sections_know_their_lines_and_the_headings_above_them() -> None:
     assert found[2].text == "## B ##\nmore\n"
 
 
-def test_code_and_comments_hold_no_headings_underlined_ones_count_and_rules_do_not() -> None:
+def test_underlined_headings_count_but_not_rules_code_or_comments() -> None:
     code = "# A\n```py\n# no\n```\n~~~\n# no\n```\n~~~\n<!-- x\n# no\n-->\n`` a ``\n# B\n\n    # no\n#no\n"
     assert [s.title for s in sections(code)] == ["A", "B"]
     lines = "Title\n=====\ntext\n\nTwo\nlines\n---\n\n- item\n---\n\n---\n> quote\n---\n"
@@ -78,7 +78,7 @@ PATHS = (
 )
 
 
-def test_links_are_read_with_their_heading_and_what_stands_in_code_is_none() -> None:
+def test_links_are_read_with_their_heading_but_not_inside_code() -> None:
     found = links("See [[ana-kovac]] and [[Atlas#Stack|the map]].")
     assert [(link.name, link.heading) for link in found] == [("ana-kovac", None), ("Atlas", "Stack")]
     text = "`[[a]]` and\n```sh\nif [[ -f x ]]; then\n```\n[[b]] ``x [[c]]``\n"

@@ -14,7 +14,7 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def test_what_the_text_keeps_coming_back_to_stays_and_left_out_sentences_show() -> None:
+def test_sentences_with_frequent_words_stay_and_gaps_are_marked() -> None:
     text = (
         "The oven fails at 200 degrees. By the way, nice weather. The oven's thermostat was replaced in May. "
         "I had soup. So the oven needs a new thermostat."

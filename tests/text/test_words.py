@@ -66,7 +66,7 @@ def test_chinese_and_japanese_are_taken_in_pairs_of_characters() -> None:
         ("the hat and the war", ["hat", "war"]),
     ],
 )
-def test_what_only_holds_a_sentence_together_is_left_out_in_several_languages(text: str, left: list[str]) -> None:
+def test_stop_words_of_several_languages_are_left_out(text: str, left: list[str]) -> None:
     assert content_words(text) == left
 
 
@@ -110,7 +110,7 @@ def test_the_lists_are_written_as_words_come_out_of_a_text() -> None:
         (f"the oven {MARK} and [redacted:api-key] here", {"oven": "keyword"}),
     ],
 )
-def test_names_are_known_by_their_shape_each_once_and_marks_name_nothing(text: str, items: dict[str, str]) -> None:
+def test_names_are_recognized_once_each_by_their_shape_and_marks_are_no_names(text: str, items: dict[str, str]) -> None:
     assert extract(text) == items
 
 

@@ -69,7 +69,7 @@ def test_a_message_is_most_like_the_topic_that_it_is_about() -> None:
     assert alike("ok, thanks", PROFILES[0]) == NONE
 
 
-def test_words_that_no_topic_says_and_what_a_topic_is_not_for_speak_against_it() -> None:
+def test_unknown_words_and_excluded_subjects_lower_the_score_of_a_topic() -> None:
     assert score("a flight") > score("a flight of geese over frozen northern lakes") > 0
     assert score("compare three trains") > 2 * score("compare three trains of thought")
     assert score("trains of thought in books to read") < 0.1

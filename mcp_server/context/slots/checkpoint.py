@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from mcp_server.context.inputs import LeftOff, Quoted
+from mcp_server.context.inputs import LeftOff, Recognized
 from mcp_server.context.sections import (
     NO_ROOM_IN_SHARE,
     NOTHING,
@@ -97,14 +97,14 @@ def _lists(left_off: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]
     tokens -= sum(meter.line(heading_of(kind, count - 1, count)) for kind, count in counts.items())
     lines = [f"- {one_line(text, LONGEST_ITEM)}" for _, _, text in items]
     if _cost(lines, meter) > tokens:
-        known = {one.text: one for one in left_off.quoted}
+        known = {one.text: one for one in left_off.recognized}
         subject = content_stems(word_list(f"{left_off.thread.rpartition(chr(10))[2]} {left_off.next_step}"))
         entries = []
         for kind, place, text in items:
             weight = WEIGHTS[kind] * NEWEST ** ((place + 1) / len(texts[kind]))
             weight *= LAST_SUBJECT if len(subject & content_stems(word_list(text))) >= SHARED else 1
-            text = text.removesuffix(f" ({CHANGED})")  # what changed it follows
-            entries.append(Entry(known.get(text, Quoted(text)), weight, all_words=kind == "rules"))
+            text = text.removesuffix(f" ({CHANGED})")  # the item that changed it is listed too
+            entries.append(Entry(known.get(text, Recognized(text)), weight, all_words=kind == "rules"))
         lines = condensed(entries, tokens, meter)
     shown: dict[str, list[str]] = {}
     for (kind, _, _), line in zip(items, lines, strict=True):
@@ -181,7 +181,7 @@ class Entry:
     """An item to shorten: `weight` is its worth compared with others. Of an item with `all_words` only clauses are left
     out."""
 
-    quoted: Quoted
+    recognized: Recognized
     weight: float = 1.0
     all_words: bool = False
 
@@ -201,9 +201,9 @@ class _Clause:
 
 def condensed(entries: Sequence[Entry], tokens: int, meter: Meter) -> list[str]:
     """Returns a line for each entry, empty if there is no room for it. Together the lines have at most `tokens`."""
-    clauses = [_clauses(entry.quoted) for entry in entries]
+    clauses = [_clauses(entry.recognized) for entry in entries]
     worths = [
-        [share * entry.weight * entry.quoted.probability**SURENESS for share in _shares(some)]
+        [share * entry.weight * entry.recognized.probability**SURENESS for share in _shares(some)]
         for entry, some in zip(entries, clauses, strict=True)
     ]
     chosen: list[frozenset[int]] = [frozenset() for _ in entries]
@@ -251,8 +251,8 @@ def _allowed(clauses: Sequence[_Clause], chosen: Collection[int]) -> list[int]:
     return [place for place in places if place not in chosen]
 
 
-def _clauses(quoted: Quoted) -> list[_Clause]:
-    text, core, short = (one_line(some, LONGEST_READ) for some in (quoted.text, quoted.core, quoted.short))
+def _clauses(recognized: Recognized) -> list[_Clause]:
+    text, core, short = (one_line(some, LONGEST_READ) for some in (recognized.text, recognized.core, recognized.short))
     parts: list[tuple[Part, str]] = [("own", text)]
     if answered := _QUOTED.fullmatch(text):
         parts = [("own", answered[1]), (cast(Part, answered[2]), answered[3])]

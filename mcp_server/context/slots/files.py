@@ -159,7 +159,7 @@ def fill(filling: Filling, room: Room) -> Section:
     kept = [one for page in pages for one in page_lines(page) if one.section in KINDS and _applies(inputs, one)]
     if left_off := inputs.checkpoint:  # the page has a shorter form of long items that its section shows
         texts = (*left_off.decisions, *left_off.rules, *left_off.open_items, left_off.next_step)
-        texts += tuple(one.short for one in left_off.quoted if one.text in texts)
+        texts += tuple(one.short for one in left_off.recognized if one.text in texts)
         told = list(map(_sentences, texts))
         kept = [one for one in kept if not any(_repeats(one.said, text) for text in told)]
     if not kept:
